@@ -1,0 +1,473 @@
+"""The TinyBERT encoder and its heads, bottom-up.
+
+Shapes in comments: B batch, S sequence, H hidden size, V vocabulary, N attention heads, D head size (H / N).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.utils.output_capturing import capture_outputs
+
+from .configuration_tinybert import TinyBertConfig
+
+
+ROTARY_BASE = 10_000.0  # RoFormer, arXiv 2104.09864, section 3.3
+IGNORE_INDEX = -100  # the label that transformers' collators give to positions without a target
+
+
+def _check_range(name: str, values: torch.Tensor, limit: int, limit_name: str):
+    """Raise a `ValueError` naming the first of `values` outside `[0, limit)`.
+
+    Only on CPU and outside tracing: elsewhere reading the values would stall the device or break the graph.
+    """
+    if values.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing() or not values.numel():
+        return
+    low, high = torch.aminmax(values)
+    if low < 0 or high >= limit:
+        wrong = int(low if low < 0 else high)
+        raise ValueError(f"`{name}` holds {wrong}, but must lie in 0..{limit - 1} (`{limit_name}` is {limit}).")
+
+
+def _first_attended(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
+    """Index (B,) of the first attended token: 0, or the number of padding tokens on the left.
+
+    `None` where the mask does not tell: no mask, or one of pairs (4-D).
+    """
+    if attention_mask is None or attention_mask.ndim != 2:
+        return None
+    return (attention_mask != 0).to(torch.int32).argmax(dim=-1)
+
+
+def _rotary_angles(position_ids: torch.Tensor, head_dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosine and sine (B, 1, S, D/2) of the rotary angles of `position_ids` (B, S)."""
+    exponent = torch.arange(0, head_dim, 2, device=position_ids.device, dtype=torch.float32) / head_dim
+    angles = position_ids[:, None, :, None].float() * ROTARY_BASE**-exponent
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate the two halves of the last dimension of `states` (B, N, S, D) by the given angles."""
+    first, second = states.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scaled dot-product attention: softmax(q k^T * scaling + mask) v.
+
+    Args:
+        query, key, value: (B, N, S, D).
+        attention_mask: Added to the scores, (B, 1, S, S) or broadcastable to it. `None` attends everywhere.
+
+    Returns:
+        The output (B, S, N, D) and the attention weights (B, N, S, S).
+    """
+    scores = torch.matmul(query, key.transpose(2, 3)) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = F.dropout(weights, p=dropout, training=module.training)
+    output = torch.matmul(weights, value)
+    return output.transpose(1, 2).contiguous(), weights
+
+
+class TinyBertEmbeddings(nn.Module):
+    """Token embedding plus, with learned positions, position embedding. No segments, no LayerNorm."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        self.token_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.position_embeddings = (
+            nn.Embedding(config.max_position_embeddings, config.hidden_size)
+            if config.position_embedding_type == "learned"
+            else None
+        )
+
+    def forward(
+        self, input_ids: torch.LongTensor | None, position_ids: torch.LongTensor, inputs_embeds: torch.Tensor | None
+    ) -> torch.Tensor:
+        if inputs_embeds is None:
+            _check_range("input_ids", input_ids, self.token_embeddings.num_embeddings, "vocab_size")
+            inputs_embeds = self.token_embeddings(input_ids)  # (B, S, H)
+        if self.position_embeddings is None:
+            return inputs_embeds
+        return inputs_embeds + self.position_embeddings(position_ids)
+
+
+class TinyBertAttention(nn.Module):
+    """Multi-head self-attention with one projection for queries, keys and values."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        self.config = config
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.scaling = self.head_dim**-0.5
+        self.attention_dropout = config.attention_probs_dropout_prob
+        self.is_causal = False
+        self.qkv_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        input_shape = hidden_states.shape[:-1]
+        qkv = self.qkv_proj(hidden_states).view(*input_shape, 3, -1, self.head_dim)
+        query, key, value = (states.transpose(1, 2) for states in qkv.unbind(dim=-3))  # (B, N, S, D) each
+        if position_embeddings is not None:
+            query, key = _rotate(query, *position_embeddings), _rotate(key, *position_embeddings)
+
+        attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        output, weights = attention_interface(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+            scaling=self.scaling,
+            **kwargs,
+        )
+        return self.out_proj(output.reshape(*input_shape, -1).contiguous()), weights
+
+
+class TinyBertMLP(nn.Module):
+    """Feed-forward: H -> intermediate -> GELU -> dropout -> H."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.act = nn.GELU()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(self.dropout(self.act(self.up_proj(hidden_states))))
+
+
+class TinyBertLayer(GradientCheckpointingLayer):
+    """One encoder layer: attention and feed-forward, each with a residual sum and a LayerNorm after or before it."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        self.pre_norm = config.norm_placement == "pre"
+        self.attention = TinyBertAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.mlp = TinyBertMLP(config)
+        self.mlp_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden_states: torch.Tensor, **kwargs: Unpack[TransformersKwargs]) -> torch.Tensor:
+        if self.pre_norm:
+            attention_output, _ = self.attention(self.attention_norm(hidden_states), **kwargs)
+            hidden_states = hidden_states + self.dropout(attention_output)
+            return hidden_states + self.dropout(self.mlp(self.mlp_norm(hidden_states)))
+        attention_output, _ = self.attention(hidden_states, **kwargs)
+        hidden_states = self.attention_norm(hidden_states + self.dropout(attention_output))
+        return self.mlp_norm(hidden_states + self.dropout(self.mlp(hidden_states)))
+
+
+class TinyBertPreTrainedModel(PreTrainedModel):
+    """Initialisation, loading and saving, common to the encoder and its heads."""
+
+    config: TinyBertConfig
+    base_model_prefix = "tinybert"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["TinyBertEmbeddings", "TinyBertLayer"]
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_flash_attn = True
+    _supports_attention_backend = True
+    _can_record_outputs = {"hidden_states": TinyBertLayer, "attentions": TinyBertAttention}
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        if isinstance(module, nn.Linear):
+            init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+        else:
+            super()._init_weights(module)
+
+
+class TinyBertModel(TinyBertPreTrainedModel):
+    """The bare encoder: token ids in, one hidden state per token out."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        self.embeddings = TinyBertEmbeddings(config)
+        self.layers = nn.ModuleList([TinyBertLayer(config) for _ in range(config.num_hidden_layers)])
+        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embeddings.token_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding):
+        self.embeddings.token_embeddings = value
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutput:
+        r"""Encode a batch.
+
+        Args:
+            input_ids (`(batch_size, sequence_length)`): Token ids. Exactly one of this and `inputs_embeds`.
+            attention_mask (`(batch_size, sequence_length)`, bool or number): Zero where a token is padding; no token
+                sees it. `None` attends everywhere. A mask of pairs, `(batch_size, 1, sequence_length,
+                sequence_length)`, says for each token (row) which tokens it sees: `True`, or 0 added to the score.
+            position_ids (`(batch_size, sequence_length)`): Position of each token in its text. `None` counts from
+                the first attended token, so that padding on the left changes nothing.
+            inputs_embeds (`(batch_size, sequence_length, hidden_size)`): Token embeddings in place of ids.
+
+        Returns:
+            `BaseModelOutput` with `last_hidden_state` `(batch_size, sequence_length, hidden_size)`, and on request
+            `hidden_states` and `attentions`. There are no segments: `token_type_ids` would change nothing.
+
+        Raises:
+            ValueError: If a token id, a position or the length is out of range.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        position_ids = self._position_ids(
+            input_ids if inputs_embeds is None else inputs_embeds, attention_mask, position_ids
+        )
+        hidden_states = self.embeddings(input_ids, position_ids, inputs_embeds)  # (B, S, H)
+        rotary_angles = None
+        if self.config.position_embedding_type == "rotary":
+            head_dim = self.config.hidden_size // self.config.num_attention_heads
+            rotary_angles = _rotary_angles(position_ids, head_dim, hidden_states.dtype)
+        attention_mask = self._attention_mask(hidden_states, attention_mask)
+        for layer in self.layers:
+            hidden_states = layer(
+                hidden_states, attention_mask=attention_mask, position_embeddings=rotary_angles, **kwargs
+            )
+        return BaseModelOutput(last_hidden_state=self.final_norm(hidden_states))
+
+    def _position_ids(self, inputs, attention_mask, position_ids) -> torch.LongTensor:
+        """Given or counted positions, (B, S) or (1, S), within `max_position_embeddings`."""
+        limit = self.config.max_position_embeddings
+        sequence_length = inputs.shape[1]
+        if position_ids is not None:
+            _check_range("position_ids", position_ids, limit, "max_position_embeddings")
+            return position_ids
+        if sequence_length > limit:
+            raise ValueError(
+                f"The input is {sequence_length} tokens long, but the model takes at most {limit} "
+                "(`max_position_embeddings`). Truncate it, for example with `tokenizer(..., truncation=True)`."
+            )
+        position_ids = torch.arange(sequence_length, device=inputs.device).unsqueeze(0)
+        first = _first_attended(attention_mask)
+        if first is None:
+            return position_ids
+        return (position_ids - first.to(inputs.device)[:, None]).clamp(min=0)
+
+    def _attention_mask(self, hidden_states, attention_mask):
+        """The mask in the form that the attention implementation takes."""
+        mask = create_bidirectional_mask(self.config, hidden_states, attention_mask)
+        is_pairs = attention_mask is not None and attention_mask.ndim == 4
+        if is_pairs and mask.dtype == torch.bool and self.config._attn_implementation != "sdpa":
+            # transformers hands a 4-D mask on as it is, and all but sdpa add it to the scores: True would count as 1.
+            dtype = hidden_states.dtype
+            mask = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+        return mask
+
+
+class TinyBertMaskedLMHead(nn.Module):
+    """Hidden states to vocabulary logits: Linear -> GELU -> LayerNorm -> decoder."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.act = nn.GELU()
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.decoder(self.norm(self.act(self.dense(hidden_states))))
+
+
+class TinyBertForMaskedLM(TinyBertPreTrainedModel):
+    """The encoder with a masked-LM head."""
+
+    _tied_weights_keys = {"mlm_head.decoder.weight": "tinybert.embeddings.token_embeddings.weight"}
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        self.tinybert = TinyBertModel(config)
+        self.mlm_head = TinyBertMaskedLMHead(config)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.mlm_head.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear):
+        self.mlm_head.decoder = new_embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> MaskedLMOutput:
+        r"""Predict masked tokens. Inputs as in `TinyBertModel.forward`.
+
+        Args:
+            labels (`(batch_size, sequence_length)`): Target ids, -100 where there is none. In train mode only the
+                labelled positions are projected onto the vocabulary.
+            num_items_in_batch (`int` or tensor, in `kwargs`): The sum of the losses is divided by this. `None` means
+                by the number of labels. A batch without labels has loss 0.
+
+        Returns:
+            `MaskedLMOutput`. `logits` is `(batch_size, sequence_length, vocab_size)` in eval mode and without
+            labels, and **`None` in train mode with labels**.
+        """
+        outputs = self.tinybert(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+        hidden_states = outputs.last_hidden_state
+        logits = loss = None
+        if labels is None or not self.training:
+            logits = self.mlm_head(hidden_states)  # (B, S, V)
+        if labels is not None:
+            labelled = labels != IGNORE_INDEX
+            targets = labels[labelled]
+            _check_range("labels", targets, self.config.vocab_size, "vocab_size")
+            labelled_logits = logits[labelled] if logits is not None else self.mlm_head(hidden_states[labelled])
+            if kwargs.get("num_items_in_batch") is None:
+                kwargs["num_items_in_batch"] = labelled.sum().clamp(min=1)
+            loss = self.loss_function(labelled_logits, targets, vocab_size=self.config.vocab_size, **kwargs)
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
+    """The encoder with a classifier (or regressor) of whole texts."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.tinybert = TinyBertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> SequenceClassifierOutput:
+        r"""Classify texts. Inputs as in `TinyBertModel.forward`.
+
+        Args:
+            labels: `(batch_size,)` class ids, `(batch_size, num_labels)` zeros and ones for
+                `problem_type="multi_label_classification"`, or numbers for `"regression"`. Where the config names no
+                problem type it is told from `num_labels` and the dtype of the labels, as elsewhere in transformers.
+            num_items_in_batch (`int` or tensor, in `kwargs`): The sum of the losses is divided by this. `None` means
+                by the number of labels.
+
+        Returns:
+            `SequenceClassifierOutput` with `logits` `(batch_size, num_labels)`.
+        """
+        outputs = self.tinybert(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+        logits = self.classifier(self._pool(outputs.last_hidden_state, attention_mask))
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+    def _pool(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """One vector (B, H) per text: its first attended token, or the mean over its attended tokens."""
+        first = _first_attended(attention_mask)
+        if self.config.classifier_pooling == "cls":
+            if first is None:
+                return hidden_states[:, 0]
+            return hidden_states[torch.arange(len(first), device=first.device), first]
+        if first is None:
+            return hidden_states.mean(dim=1)
+        weights = (attention_mask != 0).to(hidden_states.dtype)[:, :, None]
+        return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
+        """Cross-entropy, binary cross-entropy or squared error; unlike transformers' it leaves the config alone."""
+        problem_type = self.config.problem_type
+        if problem_type is None:
+            if self.num_labels == 1:
+                problem_type = "regression"
+            elif not labels.is_floating_point():
+                problem_type = "single_label_classification"
+            else:
+                problem_type = "multi_label_classification"
+        if problem_type == "single_label_classification":
+            labels = labels.view(-1)
+            _check_range("labels", labels[labels != IGNORE_INDEX], self.num_labels, "num_labels")
+            total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+            num_items = (labels != IGNORE_INDEX).sum().clamp(min=1)
+        else:
+            labels = labels.view(logits.shape).float()
+            loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
+            total, num_items = loss(logits.float(), labels, reduction="sum"), labels.numel()
+        return total / (num_items if num_items_in_batch is None else num_items_in_batch)
+
+
+__all__ = [
+    "TinyBertForMaskedLM",
+    "TinyBertForSequenceClassification",
+    "TinyBertModel",
+    "TinyBertPreTrainedModel",
+]

@@ -1,0 +1,66 @@
+"""`python -m training VERB [RECIPE.yaml] [--field value ...]`."""
+
+import difflib
+import importlib
+import sys
+import time
+
+from training import arguments
+from training.errors import UserError
+
+
+STARTED = time.monotonic()  # a time budget counts from here, imports and all
+
+# verb: (its arguments, the module whose `main` carries it out)
+VERBS = {
+    "demo": (arguments.DemoArguments, "training.demo"),
+    "tokenizer": (arguments.TokenizerArguments, "training.tokenizer"),
+    "pretrain": (arguments.PretrainArguments, "training.pretrain"),
+    "finetune": (arguments.FinetuneArguments, "training.finetune"),
+    "evaluate": (arguments.EvaluateArguments, "training.evaluate"),
+    "predict": (arguments.PredictArguments, "training.predict"),
+    "import": (arguments.ImportArguments, "training.import_reference"),
+}
+
+
+def usage() -> str:
+    """The verbs, a line each."""
+    lines = ["usage: python -m training VERB [RECIPE.yaml] [--field value ...]", "", "verbs:"]
+    lines += [f"  {verb:<10} {arguments_class.__doc__}" for verb, (arguments_class, _) in VERBS.items()]
+    lines += ["", "python -m training VERB --help lists the fields of a verb."]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Carry out one verb.
+
+    Returns:
+        The exit status: 0, 2 after a mistake of the user (one line on standard error), 130 after Ctrl-C.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a glyph shows its code, rather than failing
+            stream.reconfigure(errors="backslashreplace")
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    verb, *rest = argv
+    try:
+        if verb not in VERBS:
+            near = difflib.get_close_matches(verb, VERBS, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise UserError(f"unknown verb {verb!r}{hint}; there are {', '.join(VERBS)}")
+        arguments_class, module = VERBS[verb]
+        parsed = arguments.parse_arguments(f"python -m training {verb}", arguments_class, rest)
+        importlib.import_module(module).main(parsed)
+    except UserError as error:
+        print(f"python -m training {verb}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"python -m training {verb}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

