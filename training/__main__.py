@@ -3,13 +3,10 @@
 import difflib
 import importlib
 import sys
-import time
 
-from training import arguments
+from training import arguments, clock
 from training.errors import UserError
 
-
-STARTED = time.monotonic()  # a time budget counts from here, imports and all
 
 # verb: (its arguments, the module whose `main` carries it out)
 VERBS = {
@@ -37,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status: 0, 2 after a mistake of the user (one line on standard error), 130 after Ctrl-C.
     """
+    clock.start()
     argv = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a glyph shows its code, rather than failing

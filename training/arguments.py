@@ -17,11 +17,6 @@ from typing import Literal
 from training.errors import UserError
 
 
-TASKS = ("sequence-classification",)
-PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
-SIZES = ("reference", "tiny", "mini", "small", "medium")
-
-
 def option(help: str, default=dataclasses.MISSING):
     """A field of an argument class with its help text. Without a default it must be given."""
     return dataclasses.field(default=default, metadata={"help": help})
@@ -57,11 +52,12 @@ class PretrainArguments(CorpusArguments):
     model: str | None = option("folder of a model to continue from, in place of a size", None)
     max_steps: int | None = option("budget in optimizer steps", None)
     max_tokens: int | None = option("budget in training tokens", None)
-    time_budget: str | None = option("budget in time for the whole command, for example 90s, 30m, 1h30m", None)
-    block_size: int = option("length of a packed training block in tokens", 128)
+    time_budget: str | None = option("budget in time for the whole command, for example 90s, 30m, 1h30m; 10m if no "
+                                      "budget is given", None)  # fmt: skip
+    block_size: int | None = option("length of a packed training block in tokens (default: 128, or the model's limit)", None)
     batch_size: int = option("blocks in an optimizer step", 64)
     micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
-    mlm_probability: float = option("share of tokens to predict in training", 0.15)
+    mlm_probability: float = option("share of tokens to predict in training", 0.2)
     learning_rate: float = option("peak learning rate", 2e-3)
     warmup_share: float = option("share of the budget in which the learning rate rises", 0.05)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)

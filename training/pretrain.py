@@ -1,0 +1,460 @@
+"""Pre-train an encoder: `python -m training pretrain --train_files reviews.txt --time_budget 10m --output_dir runs/zh`."""
+
+import copy
+import dataclasses
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets
+import numpy as np
+import torch
+import transformers
+from datasets import Dataset
+from filelock import FileLock, Timeout
+from transformers import PreTrainedTokenizerFast, TrainingArguments
+
+from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM
+from training import card
+from training.arguments import PretrainArguments, parse_duration
+from training.clock import as_text, elapsed, say
+from training.corpus import load_corpus, split_corpus
+from training.encoding import encode, pack, token_counts, unigram_entropy
+from training.errors import UserError
+from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
+from training.run_folder import check_output_dir, publishing, training_dir, write_json
+from training.schedule import Journal, Plan
+from training.tokenizer import load_tokenizer, train_tokenizer, unknown_share
+from training.trainer import (
+    Deadline,
+    PlanCallback,
+    PretrainingTrainer,
+    ProgressCallback,
+    SaveCallback,
+    keep_memory_between_steps,
+    last_checkpoint,
+)
+
+
+DEFAULT_TIME_BUDGET = "10m"
+BLOCK_SIZE = 128
+MAX_POSITIONS = 512
+EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
+EVALUATION_BATCH_SIZE = 32
+CALIBRATION_STEPS = 3
+SAVING_SECONDS = 4.0
+
+# Shapes of Turc et al. 2019 (arXiv 1908.08962). Pre-norm, rotary positions, a tied decoder and mean pooling are
+# departures from the reference model; see the experiment log for what each gained.
+_SMALL_ENCODER = {
+    "norm_placement": "pre",
+    "position_embedding_type": "rotary",
+    "tie_word_embeddings": True,
+    "classifier_pooling": "mean",
+    "max_position_embeddings": MAX_POSITIONS,
+}
+SIZES: dict[str, dict] = {
+    "reference": {},
+    "tiny": {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, **_SMALL_ENCODER},
+    "mini": {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, **_SMALL_ENCODER},
+    "small": {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, **_SMALL_ENCODER},
+    "medium": {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, **_SMALL_ENCODER},
+}
+
+
+@dataclass
+class Prepared:
+    """What training needs: the tokenizer, and packed blocks of training and held-out text."""
+
+    tokenizer: PreTrainedTokenizerFast
+    train: Dataset
+    held_out: Dataset
+    facts: dict  # of the corpus, as printed and as kept beside the results
+
+    def save(self, folder: Path):
+        self.tokenizer.save_pretrained(folder / "tokenizer")
+        self.train.save_to_disk(str(folder / "train"))
+        self.held_out.save_to_disk(str(folder / "held_out"))
+        write_json(folder / "facts.json", self.facts)  # last: it says that the folder is whole
+
+    @classmethod
+    def load(cls, folder: Path) -> "Prepared":
+        return cls(
+            tokenizer=load_tokenizer(folder / "tokenizer"),
+            train=datasets.load_from_disk(str(folder / "train")).with_format("numpy"),
+            held_out=datasets.load_from_disk(str(folder / "held_out")).with_format("numpy"),
+            facts=json.loads((folder / "facts.json").read_text(encoding="utf-8")),
+        )
+
+
+def main(arguments: PretrainArguments):
+    """Carry out the verb `pretrain`."""
+    _check(arguments)
+    output_dir = check_output_dir(arguments.output_dir)
+    work_dir = training_dir(output_dir)
+    _quieten_libraries()
+    keep_memory_between_steps()
+    new_work_dir = not work_dir.exists()
+    try:
+        work_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(work_dir / "lock", timeout=0):
+            _start_afresh_unless_resuming(arguments, work_dir)
+            prepared, model = _prepare(arguments, work_dir)
+            new_work_dir = False  # from here on there is something to resume
+            results = _train(arguments, prepared, model, work_dir)
+            _publish(output_dir, model, prepared, results)
+    except Timeout:
+        raise UserError(f"another run is writing {output_dir}; wait for it, or name another --output_dir") from None
+    except UserError:
+        if new_work_dir:
+            _remove(work_dir)
+        raise
+    _remove(work_dir / "prepared")
+    _summarise(output_dir, results)
+
+
+def _check(arguments: PretrainArguments):
+    """Refuse impossible arguments before any work; fill in the budget and block size that were left open."""
+    budgets = [name for name in ("max_steps", "max_tokens", "time_budget") if getattr(arguments, name) is not None]
+    if len(budgets) > 1:
+        raise UserError(f"give one budget, not {len(budgets)}: {', '.join('--' + name for name in budgets)}")
+    if not budgets:
+        arguments.time_budget = DEFAULT_TIME_BUDGET
+    if arguments.time_budget:
+        parse_duration(arguments.time_budget)
+    if arguments.model and (arguments.tokenizer or arguments.vocab_size):
+        raise UserError("--model brings its tokenizer along; leave --tokenizer and --vocab_size out")
+    if arguments.tokenizer and arguments.vocab_size:
+        raise UserError("--vocab_size is for a new tokenizer; leave it out, or leave --tokenizer out")
+    for name in ("max_steps", "max_tokens", "batch_size", "micro_batch_size", "block_size", "save_steps"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} is {value}, but must be at least 1")
+    if arguments.block_size is not None and arguments.block_size < 8:
+        raise UserError(f"--block_size is {arguments.block_size}, but must be at least 8")
+    for name, low, high in (("mlm_probability", 0, 1), ("warmup_share", 0, 1), ("dropout", -1e-9, 1)):
+        if not low < getattr(arguments, name) < high:
+            raise UserError(f"--{name} is {getattr(arguments, name)}, but must lie between 0 and 1")
+    if arguments.learning_rate <= 0:
+        raise UserError(f"--learning_rate is {arguments.learning_rate}, but must be above 0")
+    if arguments.micro_batch_size and arguments.batch_size % arguments.micro_batch_size:
+        raise UserError(
+            f"--batch_size {arguments.batch_size} is not a multiple of --micro_batch_size {arguments.micro_batch_size}"
+        )
+
+
+def _quieten_libraries():
+    """Their progress bars and notes would break up ours."""
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+
+
+def _remove(folder: Path):
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_afresh_unless_resuming(arguments: PretrainArguments, work_dir: Path):
+    """Leave in `work_dir` what the run may go on from, and nothing else."""
+    settings = {key: value for key, value in dataclasses.asdict(arguments).items() if key != "resume"}
+    settings_file = work_dir / "arguments.json"
+    resumable = settings_file.exists() and (work_dir / "prepared" / "facts.json").exists()
+    if arguments.resume and resumable:
+        before = json.loads(settings_file.read_text(encoding="utf-8"))
+        changed = [f"--{key} was {before.get(key)}, is {value}" for key, value in settings.items()
+                   if before.get(key) != value]  # fmt: skip
+        if changed:
+            raise UserError(f"cannot resume with other arguments ({'; '.join(changed)}); give the same ones")
+        return
+    if arguments.resume:
+        say("nothing to resume: starting afresh")
+    elif resumable:
+        say(f"starting afresh: what an earlier run left in {work_dir.name} is removed (--resume would go on from it)")
+    for path in work_dir.iterdir():
+        if path.name != "lock":
+            _remove(path) if path.is_dir() else path.unlink()
+    write_json(settings_file, settings)
+
+
+def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, TinyBertForMaskedLM]:
+    """Text to blocks, and a model for them; a resumed run takes the blocks from disk."""
+    folder = work_dir / "prepared"
+    given_model = _load_model(arguments.model) if arguments.model else None
+    if (folder / "facts.json").exists():
+        prepared = Prepared.load(folder)
+    else:
+        prepared = prepare(arguments, given_model)
+        prepared.save(folder)
+    transformers.set_seed(arguments.seed)
+    model = given_model or _new_model(arguments, prepared.tokenizer)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        setattr(model.config, name, arguments.dropout)
+    # The config is read when a module is built, so the dropout of this run takes a model built with it.
+    state = model.state_dict()
+    model = TinyBertForMaskedLM(model.config)
+    model.load_state_dict(state)
+    encoder = sum(p.numel() for p in model.tinybert.parameters())
+    say(f"model: {model.num_parameters():,} parameters, {encoder:,} of them in the encoder (embeddings included)")
+    return prepared, model
+
+
+def _load_model(folder: str) -> TinyBertForMaskedLM:
+    try:
+        return TinyBertForMaskedLM.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--model {folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+
+
+def _new_model(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertForMaskedLM:
+    config = TinyBertConfig(
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        hidden_dropout_prob=arguments.dropout,
+        attention_probs_dropout_prob=arguments.dropout,
+        **SIZES[arguments.size],
+    )
+    return TinyBertForMaskedLM(config)
+
+
+def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = None) -> Prepared:
+    """Read the corpus, train or load the tokenizer, encode and pack; print what was read.
+
+    Args:
+        arguments: Where the text is, and the tokenizer and block size to use.
+        model: The model to continue from; `None` for a new one of `arguments.size`.
+
+    Raises:
+        UserError: If the text, the tokenizer or the block size cannot be used.
+    """
+    limit = model.config.max_position_embeddings if model else TinyBertConfig(**SIZES[arguments.size]).max_position_embeddings
+    block_size = arguments.block_size or min(BLOCK_SIZE, limit)
+    if block_size > limit:
+        raise UserError(f"--block_size {block_size} is longer than the model takes ({limit} positions)")
+    tokenizer = load_tokenizer(arguments.model or arguments.tokenizer) if arguments.model or arguments.tokenizer else None
+    if model and len(tokenizer) > model.config.vocab_size:
+        raise UserError(f"--model {arguments.model} has {model.config.vocab_size} embeddings for {len(tokenizer)} tokens")
+
+    corpus, report = load_corpus(arguments)
+    for line in report.lines():
+        say(line)
+    split = split_corpus(corpus, seed=arguments.seed)
+    if tokenizer is None:
+        tokenizer = train_tokenizer(split["train"]["text"], arguments.vocab_size, model_max_length=limit)
+        say(f"tokenizer: {len(tokenizer):,} tokens")
+    train, held_out = (
+        pack(encode(split[part]["text"], tokenizer), block_size, tokenizer.pad_token_id)
+        for part in ("train", "held_out")
+    )
+    tokens = int(token_counts(train, len(tokenizer), tokenizer.all_special_ids).sum())
+    if tokens < block_size:
+        raise UserError(
+            f"the text holds {tokens} tokens, fewer than one block of {block_size}: give more text or a smaller "
+            "--block_size"
+        )
+    unknown = unknown_share(split["train"]["text"], tokenizer)
+    facts = {
+        **report.to_dict(),
+        "train_documents": len(split["train"]),
+        "held_out_documents": len(split["held_out"]),
+        "train_tokens": tokens,
+        "block_size": block_size,
+        "unknown": unknown,
+    }
+    say(
+        f"encoded: {tokens:,} tokens in {len(train):,} blocks of {block_size} for training, "
+        f"{len(held_out):,} blocks held out ({len(split['held_out']):,} documents)"
+    )
+    shares = ", ".join(
+        f"{script} {count['unknown'] / max(1, count['characters']):.2%}" for script, count in unknown.items()
+    )
+    say(f"unknown to the tokenizer: {shares}")
+    return Prepared(tokenizer, train, held_out.select(range(min(len(held_out), EVALUATION_BLOCKS))), facts)
+
+
+def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForMaskedLM, work_dir: Path) -> dict:
+    """Train `model` in place; returns the results."""
+    tokenizer, block_size = prepared.tokenizer, prepared.facts["block_size"]
+    journal = Journal(work_dir / "journal.jsonl")
+    checkpoint = last_checkpoint(work_dir, journal)
+    if arguments.resume and checkpoint is None:
+        say("no checkpoint yet: starting from step 0")
+    spent = journal.of("checkpoint")[-1]["seconds"] if checkpoint else 0.0
+    collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
+    order = EpochOrder(prepared.train, arguments.seed)
+    plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
+    counts = token_counts(prepared.train, len(tokenizer), tokenizer.all_special_ids)
+    entropy = unigram_entropy(counts)
+    progress = ProgressCallback(plan, arguments.batch_size * block_size, len(tokenizer), entropy)
+    trainer = PretrainingTrainer(
+        model=model,
+        args=_training_arguments(arguments, plan, work_dir),
+        data_collator=collator,
+        train_dataset=order,
+        plan=plan,
+        warmup_share=arguments.warmup_share,
+        callbacks=[
+            PlanCallback(plan, journal, deadline),
+            SaveCallback(plan, journal, arguments.save_steps, spent),
+            progress,
+        ],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    started = time.monotonic()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    training_seconds = time.monotonic() - started
+    say(f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always")
+    scores = evaluate(model, prepared.held_out, tokenizer, counts)
+    steps = trainer.state.global_step
+    return {
+        "task": "masked-lm",
+        "results": scores,
+        "unigram_entropy": entropy,
+        "ln_vocab": math.log(len(tokenizer)),
+        "checkpoint": "last",
+        "steps": steps,
+        "tokens": steps * arguments.batch_size * block_size,
+        "epochs": steps * arguments.batch_size / len(prepared.train),
+        "training_seconds": round(training_seconds, 1),
+        "seconds": round(spent + elapsed(), 1),
+        "loss_curve": progress.loss_curve,
+        "corpus": prepared.facts,
+        "settings": _public_settings(arguments),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[Plan, Deadline | None]:
+    """The plan, from the journal if there is one, and for a time budget the deadline of the last step."""
+    tokens_per_step = arguments.batch_size * prepared.facts["block_size"]
+    if arguments.time_budget is None:
+        return Plan(arguments.max_steps or math.ceil(arguments.max_tokens / tokens_per_step)), None
+    budget = parse_duration(arguments.time_budget)
+    if not journal.of("plan"):
+        step_seconds = _measure_step(arguments, model, collator, order)
+        # Evaluation runs forward only, a third of a step's arithmetic, and projects as many positions.
+        reserve = SAVING_SECONDS + 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
+        left = budget - reserve - elapsed()
+        if left < step_seconds:
+            raise UserError(
+                f"--time_budget {arguments.time_budget} leaves no time for training: reading the text took "
+                f"{as_text(elapsed())}, evaluation and saving will take {as_text(reserve)}"
+            )
+        max_steps = max(1, int(left / step_seconds))
+        journal.write("plan", step=0, max_steps=max_steps, progress=0.0, reserve=reserve, step_seconds=step_seconds)
+        say(f"measured {tokens_per_step / step_seconds:,.0f} tokens/s: {max_steps:,} steps fit into {arguments.time_budget}")
+    first, *later = journal.of("plan")
+    plan = Plan(first["max_steps"])
+    for entry in later:
+        plan.replan(entry["step"], entry["max_steps"])
+    return plan, Deadline(budget, first["reserve"], spent)
+
+
+def _measure_step(arguments, model, collator, order) -> float:
+    """Seconds of an optimizer step, on a copy of the model."""
+    copied = copy.deepcopy(model).train()
+    optimizer = torch.optim.AdamW(copied.parameters(), lr=1e-9, fused=True)
+    micro = arguments.micro_batch_size or arguments.batch_size
+    durations = []
+    for step in range(1 + CALIBRATION_STEPS):
+        started = time.monotonic()
+        for start in range(0, arguments.batch_size, micro):
+            first = step * arguments.batch_size + start
+            batch = collator(order.__getitems__(range(first, first + micro)))
+            copied(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        durations.append(time.monotonic() - started)
+    return float(np.median(durations[1:]))  # the first one warms up
+
+
+def _training_arguments(arguments: PretrainArguments, plan: Plan, work_dir: Path) -> TrainingArguments:
+    micro = arguments.micro_batch_size or arguments.batch_size
+    return TrainingArguments(
+        output_dir=str(work_dir),
+        max_steps=plan.max_steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=arguments.batch_size // micro,
+        learning_rate=arguments.learning_rate,
+        weight_decay=arguments.weight_decay,
+        adam_beta2=0.98,
+        max_grad_norm=1.0,
+        seed=arguments.seed,
+        train_sampling_strategy="sequential",  # EpochOrder has the order
+        remove_unused_columns=False,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        logging_strategy="no",  # ProgressCallback and SaveCallback decide when
+        save_strategy="no",
+        save_total_limit=2,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to=arguments.report_to,
+    )
+
+
+@torch.no_grad()
+def evaluate(
+    model: TinyBertForMaskedLM, blocks: Dataset, tokenizer: PreTrainedTokenizerFast, train_counts: np.ndarray
+) -> dict[str, float]:
+    """Masked-LM loss (nats) and accuracy on `blocks` at 15 %, beside those of guessing by frequency.
+
+    Args:
+        blocks: Packed held-out text.
+        train_counts: `(vocab_size,)` occurrences in the training text, for the unigram guesser.
+    """
+    model.eval()
+    frequencies = torch.from_numpy((train_counts + 1) / (train_counts + 1).sum()).float()
+    loss = correct = unigram_loss = unigram_correct = 0.0
+    num_items = 0
+    for batch in evaluation_batches(blocks, tokenizer, EVALUATION_BATCH_SIZE):
+        labels = batch.pop("labels")
+        batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+        hidden_states = model.tinybert(**batch).last_hidden_state
+        labelled = labels != -100
+        targets = labels[labelled]
+        # As in training, only the labelled positions meet the vocabulary.
+        logits = model.mlm_head(hidden_states[labelled.to(model.device)]).float().cpu()
+        loss += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+        correct += (logits.argmax(dim=-1) == targets).sum().item()
+        unigram_loss -= frequencies[targets].log().sum().item()
+        unigram_correct += (targets == frequencies.argmax()).sum().item()
+        num_items += len(targets)
+    return {
+        "loss": loss / max(1, num_items),
+        "accuracy": correct / max(1, num_items),
+        "unigram_loss": unigram_loss / max(1, num_items),
+        "unigram_accuracy": unigram_correct / max(1, num_items),
+        "predictions": num_items,
+    }
+
+
+def _public_settings(arguments: PretrainArguments) -> dict:
+    """The arguments without paths: only the names of files and folders are anyone else's business."""
+    settings = dataclasses.asdict(arguments)
+    for name in ("output_dir", "resume", "report_to"):
+        del settings[name]
+    for name in ("tokenizer", "model", "dataset"):
+        settings[name] = Path(settings[name]).name if settings[name] else None
+    settings["train_files"] = [Path(file).name for file in settings["train_files"] or []]
+    return {key: value for key, value in settings.items() if value not in (None, [])}
+
+
+def _publish(output_dir: Path, model: TinyBertForMaskedLM, prepared: Prepared, results: dict):
+    with publishing(output_dir) as staging:
+        model.save_pretrained(staging)
+        prepared.tokenizer.save_pretrained(staging)
+        write_json(staging / "eval_results.json", results)
+        card.write_card(staging)
+
+
+def _summarise(output_dir: Path, results: dict):
+    scores = results["results"]
+    say(
+        f"held-out loss {scores['loss']:.3f} (guessing by frequency: {scores['unigram_loss']:.3f}), "
+        f"masked tokens right {scores['accuracy']:.1%} (guessing: {scores['unigram_accuracy']:.1%}); "
+        "the last checkpoint is the one kept"
+    )
+    say(f"{output_dir} is ready. Next: python -m training finetune --model {output_dir} --train_file ... --output_dir ...")
