@@ -111,7 +111,7 @@ def _kind(path: Path) -> str:
 
 def _check_encoding_name(encoding: str):
     try:
-        b"".decode(encoding)
+        b" ".decode(encoding, "ignore")  # of nothing at all, any name is said to be fine
     except (LookupError, ValueError):
         raise UserError(f"unknown encoding {encoding!r}; use for example utf-8, gb18030, utf-16, big5") from None
 
@@ -428,8 +428,9 @@ class TextFile:
                     raise json.JSONDecodeError("a ',' or ']' is missing", text, at)
             yield line, value
         with self._valid_json():
-            if JSON_SPACE.match(text, at + 1).end() != len(text):
-                raise json.JSONDecodeError("more after the array", text, at + 1)
+            end = JSON_SPACE.match(text, at + 1).end()
+            if end != len(text):
+                raise json.JSONDecodeError("more after the array", text, end)
 
     def _parquet(self, columns: Collection[str]) -> Iterator[tuple[int, dict]]:
         import pyarrow as pa
