@@ -240,7 +240,9 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     if model and len(tokenizer) > model.config.vocab_size:
         raise UserError(f"--model {arguments.model} has {model.config.vocab_size} embeddings for {len(tokenizer)} tokens")
 
-    corpus, report = load_corpus(arguments)
+    corpus, report = load_corpus(
+        arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding
+    )
     for line in report.lines():
         say(line)
     split = split_corpus(corpus, seed=arguments.seed)
