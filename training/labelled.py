@@ -1,0 +1,285 @@
+"""Labelled tables: rows of a file to a `datasets.Dataset` and its label names."""
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import files
+from training.arguments import FinetuneArguments
+from training.errors import UserError
+
+
+if typing.TYPE_CHECKING:
+    from datasets import Dataset
+
+SINGLE_LABEL = "single_label_classification"
+MULTI_LABEL = "multi_label_classification"
+REGRESSION = "regression"
+SEPARATOR = "|"
+HELD_OUT = 10  # one row in so many is held out where no validation file is given
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """Labelled text.
+
+    Args:
+        dataset: Columns `text`, `text_pair` (only if one was asked for) and `label`: a class id, a list of zeros and
+            ones of length `len(label_names)`, or a number, by the problem type.
+        label_names: The names of the class ids; `None` for regression.
+        source: Where the rows come from, for people: a file name, without its folder.
+        blank: Number of rows with a blank text, kept or dropped.
+    """
+
+    dataset: "Dataset"
+    label_names: list[str] | None
+    source: str
+    blank: int
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self.dataset["text"])
+
+    @property
+    def pairs(self) -> list[str] | None:
+        return list(self.dataset["text_pair"]) if "text_pair" in self.dataset.column_names else None
+
+    @property
+    def labels(self) -> list:
+        return list(self.dataset["label"])
+
+    def keys(self) -> list[tuple[str, ...]]:
+        """What makes rows the same text: the text, with its pair if there is one."""
+        return list(zip(self.texts, self.pairs or [""] * len(self.dataset), strict=True))
+
+
+def place(path: str | Path, number: int) -> str:
+    """Where a row stands, for people."""
+    return f"{path}, {row_name(path, number)}"
+
+
+def row_name(path: str | Path, number: int) -> str:
+    return f"{'row' if Path(path).suffix in ('.parquet', '.json') else 'line'} {number}"
+
+
+def is_missing(value) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def cell_text(value, where: str, column: str) -> str:
+    """The text of a cell; a missing one is blank.
+
+    Raises:
+        UserError: If the cell holds a list or mapping.
+    """
+    if is_missing(value):
+        return ""
+    if isinstance(value, list | dict):
+        raise UserError(f"{where}: column {column!r} holds a {type(value).__name__}, not a text")
+    return value if isinstance(value, str) else label_name(value)
+
+
+def label_name(value) -> str:
+    """A label as the user wrote it; the whole numbers of JSON and parquet, which may come as 1.0, without a point."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def sort_labels(names: set[str]) -> list[str]:
+    """Labels in their order: by number where all are numbers, else by name."""
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names)
+
+
+def check_columns(path: str | Path, row: dict, columns: dict[str, str | None]):
+    """Raise a `UserError` for the first of `columns` (role: name, `None` where unused) that `row` does not have."""
+    for role, column in columns.items():
+        if column is not None and column not in row:
+            near = difflib.get_close_matches(column, list(row), n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise UserError(
+                f"{path} has no column {column!r} to take the {role} from{hint}; its columns are {', '.join(row)}"
+            )
+
+
+def _single(value, where: str, column: str) -> str:
+    if isinstance(value, list):
+        raise UserError(
+            f"{where}: column {column!r} holds a list of labels; several labels in a row need --problem_type {MULTI_LABEL}"
+        )
+    if is_missing(value) or not label_name(value):
+        raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
+    return label_name(value)
+
+
+def _multiple(value, where: str, column: str) -> list[str]:
+    if is_missing(value):
+        raise UserError(f"{where}: no label in column {column!r}; fill it in (empty text: none applies) or remove it")
+    parts = value if isinstance(value, list) else label_name(value).split(SEPARATOR)
+    return [name for name in map(label_name, parts) if name]
+
+
+def _number(value, where: str, column: str) -> float:
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{where}: the label {value!r} in column {column!r} is not a number, which regression needs")
+    return number
+
+
+PARSERS = {SINGLE_LABEL: _single, MULTI_LABEL: _multiple, REGRESSION: _number}
+
+
+def _label_sets(labels: list, problem_type: str) -> list[list[str]]:
+    return [[label] for label in labels] if problem_type == SINGLE_LABEL else labels
+
+
+def _check_known(path, numbers: list[int], sets: list[list[str]], label_names: list[str]):
+    unknown: dict[str, int] = {}
+    for number, names in zip(numbers, sets, strict=True):
+        for name in names:
+            if name not in label_names:
+                unknown.setdefault(name, number)
+    if unknown:
+        first = ", ".join(f"{name!r} ({row_name(path, number)})" for name, number in list(unknown.items())[:5])
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        known = ", ".join(label_names[:20]) + (", ..." if len(label_names) > 20 else "")
+        raise UserError(
+            f"{path} holds labels that the training rows do not have: {first}{more}; known are {known}; "
+            "mend them or train on rows that have them"
+        )
+
+
+def _encode(labels: list, problem_type: str, label_names: list[str] | None) -> list:
+    if problem_type == REGRESSION:
+        return labels
+    ids = {name: index for index, name in enumerate(label_names)}
+    if problem_type == SINGLE_LABEL:
+        return [ids[label] for label in labels]
+    return [[float(name in label) for name in label_names] for label in labels]
+
+
+def load_labelled(
+    path: str | Path,
+    text_column: str,
+    text_pair_column: str | None,
+    label_column: str,
+    problem_type: str,
+    encoding: str | None,
+    label_names: list[str] | None = None,
+    keep_blank: bool = True,
+) -> LabelledData:
+    """Read a labelled table.
+
+    Args:
+        path: A .csv, .tsv, .json, .jsonl or .parquet file.
+        text_column, text_pair_column, label_column: Names of its columns; `None` for no second text.
+        problem_type: One of `training.arguments.PROBLEM_TYPES`. Several labels of one row are separated by `|`, or a
+            list; none at all is an empty cell or list.
+        encoding: Of the file; `None` recognises it.
+        label_names: The labels there can be, in the order of their ids. `None` takes them from the file, sorted.
+        keep_blank: Whether rows with a blank text are kept, as predictions that stay aligned need, or dropped.
+
+    Raises:
+        UserError: If a column or label is missing or no such label, or there are not two classes, with file and row.
+    """
+    numbers, texts, pairs, labels, blank = [], [], [], [], 0
+    for number, row in files.read_rows(path, encoding):
+        if not numbers and not blank:
+            check_columns(path, row, {"text": text_column, "second text": text_pair_column, "label": label_column})
+        where = place(path, number)
+        label = PARSERS[problem_type](row.get(label_column), where, label_column)
+        text = cell_text(row.get(text_column), where, text_column)
+        pair = "" if text_pair_column is None else cell_text(row.get(text_pair_column), where, text_pair_column)
+        if not text.strip() and not pair.strip():
+            blank += 1
+            if not keep_blank:
+                continue
+        numbers.append(number)
+        texts.append(text)
+        pairs.append(pair)
+        labels.append(label)
+    if not texts:
+        raise UserError(f"{path} has no row with a text in column {text_column!r}")
+    if problem_type != REGRESSION:
+        sets = _label_sets(labels, problem_type)
+        if label_names is None:
+            label_names = sort_labels({name for names in sets for name in names})
+            if len({tuple(sorted(names)) for names in sets}) < 2 or len(label_names) < 2:
+                raise UserError(
+                    f"{path} holds one class only ({', '.join(label_names) or 'no label'}) in column {label_column!r}; "
+                    "there must be two or more to tell apart"
+                )
+        _check_known(path, numbers, sets, label_names)
+    columns = {"text": texts, "label": _encode(labels, problem_type, label_names)}
+    if text_pair_column is not None:
+        columns["text_pair"] = pairs
+    from datasets import Dataset  # seconds: after every check
+
+    return LabelledData(Dataset.from_dict(columns), label_names, Path(path).name, blank)
+
+
+def split(data: LabelledData, problem_type: str, seed: int) -> tuple[LabelledData, LabelledData]:
+    """Hold out a tenth, the same share of each class (of each stretch of numbers), sharing no text with the rest.
+
+    Args:
+        seed: Of the choice; every class keeps a row to train on.
+    """
+    import numpy as np
+
+    keys, labels = data.keys(), [tuple(label) if isinstance(label, list) else label for label in data.labels]
+    first = {}
+    for index, key in enumerate(keys):
+        first.setdefault(key, index)
+    unique = np.random.default_rng(seed).permutation(list(first.values())).tolist()
+    if problem_type != REGRESSION:
+        counts = Counter(labels[index] for index in unique)
+        unique = [index for index in unique if counts[labels[index]] > 1]
+    unique.sort(key=lambda index: labels[index])  # stable: shuffled within a class
+    held_out = {keys[index] for index in unique[HELD_OUT // 2 :: HELD_OUT] or unique[:1]}
+    parts = []
+    for is_held_out in (False, True):
+        rows = [index for index, key in enumerate(keys) if (key in held_out) == is_held_out]
+        parts.append(dataclasses.replace(data, dataset=data.dataset.select(rows), blank=0))
+    training, validation = parts
+    if not len(training.dataset) or not len(validation.dataset):
+        raise UserError(f"{data.source} has too few rows to hold out a tenth; give a --validation_file")
+    source = f"{data.source} (a tenth, held out)"
+    return dataclasses.replace(training, blank=data.blank), dataclasses.replace(validation, source=source)
+
+
+def load_split(arguments: FinetuneArguments) -> tuple[LabelledData, LabelledData]:
+    """The training and validation rows of a fine-tuning run; blank texts are dropped from the training rows only.
+
+    Raises:
+        UserError: As `load_labelled`.
+    """
+    problem_type = arguments.problem_type or SINGLE_LABEL
+
+    def load(path, **settings):
+        columns = arguments.text_column, arguments.text_pair_column, arguments.label_column
+        return load_labelled(path, *columns, problem_type, arguments.encoding, **settings)
+
+    training = load(arguments.train_file, keep_blank=False)
+    if arguments.validation_file is None:
+        return split(training, problem_type, arguments.seed)
+    return training, load(arguments.validation_file, label_names=training.label_names)
+
+
+def count_shared(training: LabelledData, validation: LabelledData) -> int:
+    """Number of validation rows whose text is that of a training row."""
+    known = set(training.keys())
+    return sum(key in known for key in validation.keys())
