@@ -52,7 +52,7 @@ class LabelledData:
     def labels(self) -> list:
         return list(self.dataset["label"])
 
-    def keys(self) -> list[tuple[str, ...]]:
+    def text_keys(self) -> list[tuple[str, ...]]:
         """What makes rows the same text: the text, with its pair if there is one."""
         return list(zip(self.texts, self.pairs or [""] * len(self.dataset), strict=True))
 
@@ -95,9 +95,12 @@ def label_name(value) -> str:
 def sort_labels(names: set[str]) -> list[str]:
     """Labels in their order: by number where all are numbers, else by name."""
     try:
-        return sorted(names, key=lambda name: (float(name), name))
+        numbers = {name: float(name) for name in names}
     except ValueError:
         return sorted(names)
+    if not all(map(math.isfinite, numbers.values())):
+        return sorted(names)
+    return sorted(names, key=lambda name: (numbers[name], name))
 
 
 def check_columns(path: str | Path, row: dict, columns: dict[str, str | None]):
@@ -114,7 +117,7 @@ def check_columns(path: str | Path, row: dict, columns: dict[str, str | None]):
 def _single(value, where: str, column: str) -> str:
     if isinstance(value, list):
         raise UserError(
-            f"{where}: column {column!r} holds a list of labels; several labels in a row need --problem_type {MULTI_LABEL}"
+            f"{where}: column {column!r} holds a list; several labels in a row need --problem_type {MULTI_LABEL}"
         )
     if is_missing(value) or not label_name(value):
         raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
@@ -143,8 +146,14 @@ def _number(value, where: str, column: str) -> float:
 PARSERS = {SINGLE_LABEL: _single, MULTI_LABEL: _multiple, REGRESSION: _number}
 
 
-def _label_sets(labels: list, problem_type: str) -> list[list[str]]:
-    return [[label] for label in labels] if problem_type == SINGLE_LABEL else labels
+def _find_labels(path, label_column: str, sets: list[list[str]]) -> list[str]:
+    names = sort_labels({name for labels in sets for name in labels})
+    if len({tuple(sorted(set(labels))) for labels in sets}) < 2 or len(names) < 2:
+        raise UserError(
+            f"{path} holds one class only ({', '.join(names) or 'no label'}) in column {label_column!r}; "
+            "there must be two or more to tell apart"
+        )
+    return names
 
 
 def _check_known(path, numbers: list[int], sets: list[list[str]], label_names: list[str]):
@@ -198,7 +207,7 @@ def load_labelled(
     """
     numbers, texts, pairs, labels, blank = [], [], [], [], 0
     for number, row in files.read_rows(path, encoding):
-        if not numbers and not blank:
+        if not labels and not blank:
             check_columns(path, row, {"text": text_column, "second text": text_pair_column, "label": label_column})
         where = place(path, number)
         label = PARSERS[problem_type](row.get(label_column), where, label_column)
@@ -215,14 +224,9 @@ def load_labelled(
     if not texts:
         raise UserError(f"{path} has no row with a text in column {text_column!r}")
     if problem_type != REGRESSION:
-        sets = _label_sets(labels, problem_type)
+        sets = [[label] for label in labels] if problem_type == SINGLE_LABEL else labels
         if label_names is None:
-            label_names = sort_labels({name for names in sets for name in names})
-            if len({tuple(sorted(names)) for names in sets}) < 2 or len(label_names) < 2:
-                raise UserError(
-                    f"{path} holds one class only ({', '.join(label_names) or 'no label'}) in column {label_column!r}; "
-                    "there must be two or more to tell apart"
-                )
+            label_names = _find_labels(path, label_column, sets)
         _check_known(path, numbers, sets, label_names)
     columns = {"text": texts, "label": _encode(labels, problem_type, label_names)}
     if text_pair_column is not None:
@@ -240,7 +244,7 @@ def split(data: LabelledData, problem_type: str, seed: int) -> tuple[LabelledDat
     """
     import numpy as np
 
-    keys, labels = data.keys(), [tuple(label) if isinstance(label, list) else label for label in data.labels]
+    keys, labels = data.text_keys(), [tuple(label) if isinstance(label, list) else label for label in data.labels]
     first = {}
     for index, key in enumerate(keys):
         first.setdefault(key, index)
@@ -281,5 +285,5 @@ def load_split(arguments: FinetuneArguments) -> tuple[LabelledData, LabelledData
 
 def count_shared(training: LabelledData, validation: LabelledData) -> int:
     """Number of validation rows whose text is that of a training row."""
-    known = set(training.keys())
-    return sum(key in known for key in validation.keys())
+    known = set(training.text_keys())
+    return sum(key in known for key in validation.text_keys())

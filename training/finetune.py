@@ -1,0 +1,394 @@
+"""`python -m training finetune`: a pre-trained encoder and labelled text to a fine-tuned model in Hub format."""
+
+import copy
+import dataclasses
+import json
+import re
+import shutil
+import time
+import typing
+from pathlib import Path
+
+from training import labelled, run_folder
+from training.arguments import FinetuneArguments
+from training.errors import UserError
+
+
+if typing.TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ARGUMENTS_FILE = "arguments.json"
+FREE_TO_CHANGE = ("resume", "report_to", "save_steps")  # may differ when a run is resumed
+DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# The part of a base model that masked-LM checkpoints of BERT and its kin come without.
+POOLER = re.compile(r"(^|\.)pooler\.")
+
+
+def check_numbers(arguments: FinetuneArguments):
+    """Raise one `UserError` for all numbers that lie out of range."""
+    checks = (
+        ("epochs", arguments.epochs > 0, "above 0"),
+        ("batch_size", arguments.batch_size >= 1, "at least 1"),
+        ("max_length", arguments.max_length >= 1, "at least 1"),
+        ("learning_rate", arguments.learning_rate > 0, "above 0"),
+        ("warmup_share", 0 <= arguments.warmup_share < 1, "at least 0 and below 1"),
+        ("weight_decay", arguments.weight_decay >= 0, "at least 0"),
+        ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
+        ("seed", 0 <= arguments.seed < 2**32, "at least 0 and below 2**32"),
+        ("save_steps", arguments.save_steps is None or arguments.save_steps >= 1, "at least 1"),
+    )
+    wrong = [
+        f"--{name} is {getattr(arguments, name)}, but must be {allowed}" for name, fits, allowed in checks if not fits
+    ]
+    if wrong:
+        raise UserError("; ".join(wrong))
+
+
+def check_model(model: str):
+    """Raise a `UserError` unless `model` is a folder with a model and a tokenizer, or could be a Hub id."""
+    folder = Path(model)
+    if not folder.exists():
+        if HUB_ID.fullmatch(model) and not model.startswith("."):
+            return
+        raise UserError(
+            f"--model {model} is no folder; name a folder made by `python -m training pretrain`, or a Hub id"
+        )
+    if not (folder / "config.json").is_file():
+        raise UserError(f"--model {model} holds no model (no config.json); name a folder in Hub format")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
+        raise UserError(f"--model {model} holds no tokenizer; save one into it with tokenizer.save_pretrained")
+
+
+def check_resumable(arguments: FinetuneArguments):
+    """Raise a `UserError` if the interrupted run was told something else than this one."""
+    path = run_folder.training_dir(arguments.output_dir) / ARGUMENTS_FILE
+    if not arguments.resume or not path.is_file():
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in dataclasses.asdict(arguments).items():
+        if name not in FREE_TO_CHANGE and before.get(name) != value:
+            raise UserError(
+                f"--resume: the interrupted run had --{name} {before.get(name)}, this one {value}; "
+                "give the same, or start afresh without --resume"
+            )
+
+
+def check_report_to(report_to: str):
+    """Raise a `UserError` unless metrics can go there."""
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = ["none", "all", *get_available_reporting_integrations()]
+    if report_to not in available:
+        raise UserError(f"--report_to {report_to} is unknown or not installed; here there are {', '.join(available)}")
+
+
+def load_pretrained(
+    model: str, label_names: list[str] | None, problem_type: str, dropout: float, value_name: str = "value"
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A pre-trained encoder with a new classifier head, and its tokenizer.
+
+    Args:
+        model: Folder or Hub id.
+        label_names: In the order of their ids; `None` for regression, whose one output is called `value_name`.
+        problem_type: One of `training.arguments.PROBLEM_TYPES`.
+        dropout: Of hidden states and attention weights, where the model has such settings.
+
+    Raises:
+        UserError: If it does not load, or weights other than the head are missing.
+    """
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging
+
+    import hf_tinybert  # noqa: F401 - registers
+
+    logging.disable_progress_bar()
+    names = label_names or [value_name]
+    verbosity = logging.get_verbosity()
+    try:
+        config = AutoConfig.from_pretrained(
+            model,
+            num_labels=len(names),
+            id2label=dict(enumerate(names)),
+            label2id={name: index for index, name in enumerate(names)},
+            problem_type=problem_type,
+        )
+        fields = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
+        for name in fields:
+            setattr(config, name, dropout)
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        logging.set_verbosity_error()  # the loading report names the new head, as it must; the rest is checked below
+        loaded, info = AutoModelForSequenceClassification.from_pretrained(
+            model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"--model {model} does not load: {' '.join(str(error).split())}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+    if not fields:
+        print(
+            f"{config.model_type} has no {' or '.join(DROPOUT_FIELDS)}: its own dropout stays, --dropout is not used"
+        )
+    _check_loaded(model, loaded.base_model_prefix + ".", info)
+    return loaded, tokenizer
+
+
+def _check_loaded(model: str, prefix: str, info: dict):
+    """Weights of the encoder must all come from the checkpoint; what else differs from it is printed."""
+    mismatched = [key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]]
+    new = [key for key in [*info["missing_keys"], *mismatched] if key.startswith(prefix)]
+    broken = sorted(key for key in new if not POOLER.search(key))
+    if broken:
+        raise UserError(
+            f"--model {model} lacks {len(broken)} weights of the encoder or has them in another shape, "
+            f"for example {broken[0]}; name the folder of a whole model"
+        )
+    unused = sorted(key for key in info["unexpected_keys"] if key.startswith(prefix))
+    for what, keys in (("newly initialised", sorted(new)), ("not used", unused)):
+        if keys:
+            print(f"weights of {model} {what}: {', '.join(keys)}")
+    if any(not key.startswith(prefix) for key in mismatched):
+        print("the classifier of another task is replaced by a new one")
+
+
+def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", asked: int, pair: bool) -> int:
+    """The asked length in tokens, or what model and tokenizer take at most, which is printed.
+
+    Raises:
+        UserError: If special tokens leave no room for text.
+    """
+    limit = min(getattr(model.config, "max_position_embeddings", asked), tokenizer.model_max_length)
+    special = tokenizer.num_special_tokens_to_add(pair=pair)
+    longest = min(asked, limit)
+    if longest <= special:
+        raise UserError(f"--max_length {longest} leaves no room for text beside {special} special tokens")
+    if longest < asked:
+        print(f"--max_length {asked} is more than the model takes: {longest} is used")
+    return longest
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; `None` if there is none."""
+    found = [
+        (int(path.parent.name.rpartition("-")[2]), path.parent)
+        for path in folder.glob("checkpoint-*/trainer_state.json")  # the file that is written last
+    ]
+    return max(found)[1] if found else None
+
+
+def prepare_training_dir(arguments: FinetuneArguments) -> Path | None:
+    """Make the training folder, and say where to go on; what an earlier run left is removed unless it is resumed."""
+    folder = run_folder.training_dir(arguments.output_dir)
+    checkpoint = last_checkpoint(folder) if arguments.resume else None
+    if checkpoint:
+        print(f"resuming from {checkpoint}")
+    else:
+        if arguments.resume:
+            print("nothing to resume: starting afresh")
+        for old in folder.glob("checkpoint-*"):
+            print(f"removing {old}, left by an earlier run")
+            shutil.rmtree(old)
+    folder.mkdir(parents=True, exist_ok=True)
+    run_folder.write_json(folder / ARGUMENTS_FILE, dataclasses.asdict(arguments))
+    return checkpoint
+
+
+def make_trainer(arguments: FinetuneArguments, model, tokenizer, training: labelled.LabelledData, max_length: int):
+    """A `Trainer` over the training rows, and the number of texts that were cut."""
+    import torch
+    from datasets import Dataset
+    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments
+
+    from training.predict import encode
+
+    encoded, cut = encode(tokenizer, training.texts, training.pairs, max_length)
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(run_folder.training_dir(arguments.output_dir)),
+            num_train_epochs=arguments.epochs,
+            per_device_train_batch_size=arguments.batch_size,
+            learning_rate=arguments.learning_rate,
+            lr_scheduler_type="linear",
+            warmup_steps=arguments.warmup_share,  # below 1: a share of all steps
+            weight_decay=arguments.weight_decay,
+            train_sampling_strategy="group_by_length",
+            seed=arguments.seed,
+            data_seed=arguments.seed,
+            logging_strategy="epoch",
+            save_strategy="steps" if arguments.save_steps else "epoch",
+            save_steps=arguments.save_steps or 500,
+            save_total_limit=2,
+            report_to=arguments.report_to,
+            disable_tqdm=True,
+            dataloader_pin_memory=torch.accelerator.is_available(),
+        ),
+        train_dataset=Dataset.from_dict({**encoded, "label": training.labels}),
+        data_collator=DataCollatorWithPadding(tokenizer),
+        processing_class=tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_progress_callback(arguments.epochs))
+    return trainer, cut
+
+
+def _progress_callback(epochs: float):
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):
+        """A plain line for each logged loss."""
+
+        def on_train_begin(self, args, state, control, **kwargs):
+            self.started = time.monotonic()
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if logs and "loss" in logs:
+                seconds = time.monotonic() - self.started
+                where = f"epoch {logs['epoch']:g}/{epochs:g}  step {state.global_step:,}/{state.max_steps:,}"
+                print(f"{where}  loss {float(logs['loss']):.4f}  {seconds:.0f} s", flush=True)
+
+    return Progress()
+
+
+def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
+    """Write the model folder in one step."""
+    from training.evaluate import RESULTS_FILE
+    from training.predict import TASK_FILE
+
+    with run_folder.publishing(arguments.output_dir) as folder:
+        finetuned.model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        run_folder.write_json(folder / TASK_FILE, dataclasses.asdict(finetuned.task))
+        run_folder.write_json(folder / RESULTS_FILE, results)
+
+
+def settings(arguments: FinetuneArguments) -> dict:
+    """What the run was told, fit to be published: names in place of paths, and nothing about this machine."""
+    told = dataclasses.asdict(arguments)
+    for name in ("output_dir", "resume", "report_to", "save_steps", "encoding"):
+        del told[name]
+    for name in ("train_file", "validation_file"):
+        told[name] = told[name] and Path(told[name]).name
+    if Path(arguments.model).exists():
+        told["model"] = Path(arguments.model).resolve().name
+    return told
+
+
+def describe(training: labelled.LabelledData, validation: labelled.LabelledData, shared: int):
+    """Print what was read."""
+    dropped = f", {training.blank:,} with a blank text dropped" if training.blank else ""
+    print(f"training rows: {len(training.dataset):,} of {training.source}{dropped}")
+    print(f"validation rows: {len(validation.dataset):,} of {validation.source}")
+    if training.label_names:
+        shown = ", ".join(training.label_names[:20]) + (", ..." if len(training.label_names) > 20 else "")
+        print(f"labels: {len(training.label_names)} ({shown})")
+    if shared:
+        print(
+            f"warning: {shared:,} validation rows have the very text of a training row, "
+            "which flatters every score below"
+        )
+
+
+def check(arguments: FinetuneArguments):
+    """Everything that can be told before any work.
+
+    Raises:
+        UserError: For a number out of range, an output folder in use, no such model or file.
+    """
+    check_numbers(arguments)
+    run_folder.check_output_dir(arguments.output_dir)
+    check_model(arguments.model)
+    check_resumable(arguments)
+
+
+def make_task(arguments: FinetuneArguments, problem_type: str, max_length: int, label_names: list[str] | None):
+    from training.predict import Task
+
+    return Task(
+        task=arguments.task,
+        problem_type=problem_type,
+        text_column=arguments.text_column,
+        text_pair_column=arguments.text_pair_column,
+        label_column=arguments.label_column,
+        max_length=max_length,
+        label_names=label_names,
+    )
+
+
+def compare(arguments: FinetuneArguments, finetuned, training, validation: labelled.LabelledData) -> dict:
+    """`evaluate.score_all` beside a baseline fitted on the training rows, which is left for `evaluate` to find."""
+    import joblib
+
+    from training.baseline import fit_baseline, majority
+    from training.evaluate import BASELINE_FILE, score_all
+
+    problem_type = finetuned.task.problem_type
+    baseline = fit_baseline(training.texts, training.labels, problem_type, training.pairs)
+    most_frequent = majority(training.labels, problem_type)
+    joblib.dump((baseline, most_frequent), run_folder.training_dir(arguments.output_dir) / BASELINE_FILE)
+    return score_all(finetuned, baseline, most_frequent, validation)
+
+
+def finetune(arguments: FinetuneArguments) -> dict:
+    """Fine-tune, score beside TF-IDF and the most frequent answer, publish the folder.
+
+    The model kept is the last one: none is picked by its validation score, so that score is an honest one.
+
+    Returns:
+        What `eval_results.json` holds: `rows`, `steps`, `seed`, `settings`, and `scores` by the name of the file
+        scored on.
+
+    Raises:
+        UserError: If the arguments, the model or the data are not as they must be.
+    """
+    check(arguments)
+    training, validation = labelled.load_split(arguments)
+    shared = labelled.count_shared(training, validation)
+    describe(training, validation, shared)
+
+    from transformers import set_seed
+
+    from training.evaluate import print_scores
+    from training.predict import FineTuned
+
+    check_report_to(arguments.report_to)
+    problem_type = arguments.problem_type or labelled.SINGLE_LABEL
+    set_seed(arguments.seed)  # of the new head
+    model, tokenizer = load_pretrained(
+        arguments.model, training.label_names, problem_type, arguments.dropout, arguments.label_column
+    )
+    pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
+    max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
+    checkpoint = prepare_training_dir(arguments)
+    trainer, cut = make_trainer(arguments, model, tokenizer, training, max_length)
+    if cut:
+        print(f"{cut:,} training texts are cut at {max_length} tokens")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+    task = make_task(arguments, problem_type, max_length, training.label_names)
+    finetuned = FineTuned(model, tokenizer, task)
+    scores = compare(arguments, finetuned, training, validation)
+    results = {
+        "task": task.task,
+        "problem_type": problem_type,
+        "rows": {"training": len(training.dataset), "blank_dropped": training.blank, "cut": cut},
+        "steps": trainer.state.global_step,
+        "seed": arguments.seed,
+        "settings": settings(arguments),
+        "scores": {validation.source: {**scores, "also_in_training": shared}},
+    }
+    publish(arguments, finetuned, pristine, results)
+    print_scores(validation.source, scores, task)
+    return results
+
+
+def main(arguments: FinetuneArguments):
+    """Carry out the verb."""
+    finetune(arguments)
+    print("the model kept is the last one, not one picked by its validation score")
+    print(f"finished: {arguments.output_dir}. To load it:\n")
+    print("    import hf_tinybert")
+    print("    from transformers import pipeline")
+    print(
+        f'    classify = pipeline("text-classification", model={json.dumps(arguments.output_dir, ensure_ascii=False)})'
+    )
