@@ -1,0 +1,94 @@
+import json
+
+import numpy as np
+import pytest
+
+from tests.training import toy
+from training import evaluate
+from training.__main__ import main
+from training.labelled import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    train_file = toy.write_tsv(folder / "train.tsv", toy.make_rows(40))
+    words = ["--model", toy.save_pretrained(folder / "pretrained"), "--train_file", train_file]
+    words += ["--output_dir", folder / "model", "--epochs", "6", "--batch_size", "8", "--learning_rate", "3e-3"]
+    assert main(["finetune", *map(str, words)]) == 0
+    return folder
+
+
+def run(model, test_file, *more):
+    return main(["evaluate", "--model", str(model), "--test_file", str(test_file), *map(str, more)])
+
+
+def test_single_label_metrics_match_a_count_by_hand():
+    # Class 0: precision 2/3, recall 1, F1 4/5. Class 1: 1, 1/2, 2/3. Class 2 is never right: 0.
+    scores = evaluate.score(np.array([0, 0, 0, 1, 0]), np.array([0, 0, 1, 1, 2]), SINGLE_LABEL)
+    assert scores == pytest.approx({"accuracy": 3 / 5, "macro_f1": (2 * 2 / 6 + 2 / 3 + 0) / 3})
+
+
+def test_multi_label_metrics_match_a_count_by_hand():
+    predictions, labels = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[1, 0], [0, 1], [0, 1]])
+    # Label 0: 1 hit, 1 false: F1 2/3. Label 1: 1 hit, 1 missed: 2/3. Rows wholly right: 1 of 3.
+    scores = evaluate.score(predictions, labels, MULTI_LABEL)
+    assert scores == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 2 / 3, "subset_accuracy": 1 / 3})
+
+
+def test_regression_metrics_match_numpy_and_a_constant_has_no_correlation():
+    predictions, labels = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 9.0])
+    scores = evaluate.score(predictions, labels, REGRESSION)
+    expected = {"pearson": np.corrcoef(predictions, labels)[0, 1], "spearman": 1.0, "mse": 26 / 3}
+    assert scores == pytest.approx(expected)
+    assert evaluate.score(np.ones(3), labels, REGRESSION)["pearson"] is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (0.851, 0.866, "does NOT beat TF-IDF + logistic regression: accuracy 85.10 < 86.60"),
+        (0.866, 0.866, "does NOT beat TF-IDF + logistic regression: accuracy 86.60 = 86.60"),
+        (0.90, 0.866, "beats TF-IDF + logistic regression: accuracy 90.00 > 86.60"),
+    ],
+)
+def test_the_verdict_says_plainly_who_wins(ours, theirs, words):
+    scores = {"model": {"accuracy": ours}, "tfidf": {"accuracy": theirs}}
+    assert evaluate.verdict(scores, SINGLE_LABEL) == [f"the model {words}"]
+
+
+def test_scores_are_added_to_the_results_of_the_folder(run_folder, tmp_path, capsys):
+    rows = toy.make_rows(10, seed=5)
+    wrong = [("差评" if label == "好评" else "好评", text) for label, text in rows[:1]]
+    test_file = toy.write_tsv(tmp_path / "test.tsv", [*wrong, *rows[1:]])
+    assert run(run_folder / "model", test_file) == 0
+    results = json.loads((run_folder / "model" / "eval_results.json").read_text(encoding="utf-8"))
+    assert list(results["scores"]) == ["train.tsv (a tenth, held out)", "test.tsv"]
+    scores = results["scores"]["test.tsv"]
+    assert scores["rows"] == 10
+    assert scores["model"]["accuracy"] == pytest.approx(0.9)
+    assert {"tfidf", "majority"} <= set(scores)
+    assert "TF-IDF + logistic regression" in capsys.readouterr().out
+
+
+def test_an_output_file_takes_the_scores_and_the_folder_stays_as_it_was(run_folder, tmp_path):
+    test_file = toy.write_tsv(tmp_path / "other.tsv", toy.make_rows(4, seed=6))
+    before = (run_folder / "model" / "eval_results.json").read_bytes()
+    assert run(run_folder / "model", test_file, "--output_file", tmp_path / "scores.json") == 0
+    assert (run_folder / "model" / "eval_results.json").read_bytes() == before
+    results = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert (results["model"], list(results["scores"])) == ("model", ["other.tsv"])
+
+
+def test_a_mistake_is_one_line(run_folder, tmp_path, capsys):
+    unseen = toy.write_tsv(tmp_path / "unseen.tsv", [("新", "书")])
+    good = toy.write_tsv(tmp_path / "good.tsv", toy.make_rows(2))
+    for words, message in (
+        ((run_folder / "model", unseen), "'新' (line 2)"),
+        ((run_folder / "model", good, "--output_file", good), "is the input"),
+        ((run_folder / "pretrained", good), "finetune --model"),
+    ):
+        assert run(*words) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
