@@ -82,9 +82,9 @@ class TinyBertConfig(PreTrainedConfig):
     def _check_architecture(self):
         sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
         problems = [
-            f"`{name}` is {getattr(self, name)}, but must be at least 1"
+            f"`{name}` is {getattr(self, name)!r}, but must be a whole number of at least 1"
             for name in (*sizes, "max_position_embeddings")
-            if getattr(self, name) < 1
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
         if not problems and self.hidden_size % self.num_attention_heads:
             problems.append(
@@ -100,7 +100,14 @@ class TinyBertConfig(PreTrainedConfig):
                 f"rotary positions need an even head size, but `hidden_size` ({self.hidden_size}) / "
                 f"`num_attention_heads` ({self.num_attention_heads}) is odd"
             )
-        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) <= 1:
+                problems.append(f"`{name}` is {getattr(self, name)}, but must lie in 0..1")
+        if not self.layer_norm_eps > 0:
+            problems.append(f"`layer_norm_eps` is {self.layer_norm_eps}, but must be above 0")
+        if not self.initializer_range >= 0:
+            problems.append(f"`initializer_range` is {self.initializer_range}, but must not be negative")
+        if not problems and self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             problems.append(f"`pad_token_id` ({self.pad_token_id}) lies outside `vocab_size` ({self.vocab_size})")
         for name, allowed in (
             ("norm_placement", ("post", "pre")),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.masking_utils import create_bidirectional_mask
@@ -37,6 +38,27 @@ def _check_range(name: str, values: torch.Tensor, limit: int, limit_name: str):
     if low < 0 or high >= limit:
         wrong = int(low if low < 0 else high)
         raise ValueError(f"`{name}` holds {wrong}, but must lie in 0..{limit - 1} (`{limit_name}` is {limit}).")
+
+
+def _check_mask(mask: torch.Tensor, batch_size: int, sequence_length: int):
+    """Raise a `ValueError` unless `mask` is (B, S), or bool or float of pairs that broadcasts to (B, N, S, S)."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    shape, kind = tuple(mask.shape), str(mask.dtype).removeprefix("torch.")
+    if mask.ndim == 4:
+        fits = shape[0] in (1, batch_size) and shape[2] in (1, sequence_length) and shape[3] == sequence_length
+        if mask.dtype != torch.bool and not mask.is_floating_point():
+            raise ValueError(
+                f"A 4-D `attention_mask` of {kind} is ambiguous: give bool (`True` where a token is seen) or float "
+                "(added to the scores)."
+            )
+    else:
+        fits = shape == (batch_size, sequence_length)
+    if not fits:
+        raise ValueError(
+            f"`attention_mask` has shape {shape}, but must have {(batch_size, sequence_length)}, as the input, or "
+            f"{(batch_size, 1, sequence_length, sequence_length)}."
+        )
 
 
 def _first_attended(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
@@ -259,13 +281,15 @@ class TinyBertModel(TinyBertPreTrainedModel):
             `hidden_states` and `attentions`. There are no segments: `token_type_ids` would change nothing.
 
         Raises:
-            ValueError: If a token id, a position or the length is out of range.
+            ValueError: If a token id, a position or the length is out of range, or the mask does not fit. (Values are
+                read on CPU only.)
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
-        position_ids = self._position_ids(
-            input_ids if inputs_embeds is None else inputs_embeds, attention_mask, position_ids
-        )
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        if attention_mask is not None:
+            _check_mask(attention_mask, *inputs.shape[:2])
+        position_ids = self._position_ids(inputs, attention_mask, position_ids)
         hidden_states = self.embeddings(input_ids, position_ids, inputs_embeds)  # (B, S, H)
         rotary_angles = None
         if self.config.position_embedding_type == "rotary":
@@ -298,13 +322,28 @@ class TinyBertModel(TinyBertPreTrainedModel):
 
     def _attention_mask(self, hidden_states, attention_mask):
         """The mask in the form that the attention implementation takes."""
-        mask = create_bidirectional_mask(self.config, hidden_states, attention_mask)
-        is_pairs = attention_mask is not None and attention_mask.ndim == 4
-        if is_pairs and mask.dtype == torch.bool and self.config._attn_implementation != "sdpa":
-            # transformers hands a 4-D mask on as it is, and all but sdpa add it to the scores: True would count as 1.
-            dtype = hidden_states.dtype
-            mask = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
-        return mask
+        if attention_mask is None or attention_mask.ndim == 2:
+            return create_bidirectional_mask(self.config, hidden_states, attention_mask)
+        # A mask of pairs transformers would hand on as it is, and attention take it as it is: True would count as 1 in
+        # all but sdpa, -inf give NaN where a token sees nothing, and flex attention on CPU crash (torch 2.13).
+        batch_size, sequence_length = hidden_states.shape[:2]
+        implementation = self.config._attn_implementation
+        if implementation == "flex_attention" and attention_mask.dtype == torch.bool and attention_mask.shape[1] == 1:
+            seen = attention_mask.expand(batch_size, 1, sequence_length, sequence_length).contiguous()
+            shape = {"B": batch_size, "H": None, "Q_LEN": sequence_length, "KV_LEN": sequence_length}
+            return create_block_mask(lambda b, _, query, key: seen[b, 0, query, key], **shape, device=seen.device)
+        if implementation not in ("eager", "sdpa"):
+            raise ValueError(
+                f"{implementation} takes no 4-D `attention_mask` of {attention_mask.dtype}; load the model with "
+                '`attn_implementation="sdpa"`.'
+            )
+        dtype = hidden_states.dtype
+        lowest = torch.finfo(dtype).min
+        if attention_mask.dtype == torch.bool:
+            mask = torch.zeros_like(attention_mask, dtype=dtype).masked_fill(~attention_mask, lowest)
+        else:
+            mask = attention_mask.clamp(min=lowest).to(dtype)
+        return mask.expand(batch_size, -1, sequence_length, -1)
 
 
 class TinyBertMaskedLMHead(nn.Module):
@@ -365,6 +404,7 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            return_dict=True,
             **kwargs,
         )
         hidden_states = outputs.last_hidden_state
@@ -373,7 +413,7 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
             logits = self.mlm_head(hidden_states)  # (B, S, V)
         if labels is not None:
             labelled = labels != IGNORE_INDEX
-            targets = labels[labelled]
+            targets = labels[labelled].long()
             _check_range("labels", targets, self.config.vocab_size, "vocab_size")
             labelled_logits = logits[labelled] if logits is not None else self.mlm_head(hidden_states[labelled])
             if kwargs.get("num_items_in_batch") is None:
@@ -421,6 +461,7 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            return_dict=True,
             **kwargs,
         )
         logits = self.classifier(self._pool(outputs.last_hidden_state, attention_mask))
@@ -454,12 +495,12 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             else:
                 problem_type = "multi_label_classification"
         if problem_type == "single_label_classification":
-            labels = labels.view(-1)
+            labels = labels.reshape(-1).long()
             _check_range("labels", labels[labels != IGNORE_INDEX], self.num_labels, "num_labels")
             total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
             num_items = (labels != IGNORE_INDEX).sum().clamp(min=1)
         else:
-            labels = labels.view(logits.shape).float()
+            labels = labels.reshape(logits.shape).float()
             loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
             total, num_items = loss(logits.float(), labels, reduction="sum"), labels.numel()
         return total / (num_items if num_items_in_batch is None else num_items_in_batch)

@@ -1,0 +1,1026 @@
+import ast
+import inspect
+import logging
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bert import BertConfig, BertModel
+from transformers.utils import logging as transformers_logging
+
+import hf_tinybert
+from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertModel
+from hf_tinybert.configuration_tinybert import AUTO_MAP
+from hf_tinybert.modeling_tinybert import eager_attention_forward
+from tests.reference_model import make_reference_model
+from training.import_reference import import_state_dict
+
+
+HEADS = [
+    (TinyBertModel, AutoModel),
+    (TinyBertForMaskedLM, AutoModelForMaskedLM),
+    (TinyBertForSequenceClassification, AutoModelForSequenceClassification),
+]
+ALL_CLASSES = [model_class for model_class, _ in HEADS]
+VARIANTS = [
+    {"norm_placement": norm, "position_embedding_type": position}
+    for norm in ("post", "pre")
+    for position in ("learned", "rotary")
+]
+
+
+def make_batch(batch_size=3, sequence_length=12, vocab_size=50):
+    """Ids without the padding id, and a mask that pads the second row on the right and the third on the left."""
+    input_ids = torch.randint(1, vocab_size, (batch_size, sequence_length))
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, 7:] = 0
+    attention_mask[2:, :4] = 0
+    return input_ids, attention_mask
+
+
+def first_output(model, *args, **kwargs):
+    with torch.no_grad():
+        return model(*args, **kwargs)[0]
+
+
+def assert_close(actual, expected, tolerance=1e-5):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The reference model
+# ---------------------------------------------------------------------------------------------------------------------
+
+SHAPES = [
+    {},
+    {"num_layers": 1, "nhead": 1},
+    {"num_layers": 3, "nhead": 8, "vocab_size": 333, "max_len": 20, "num_labels": 5},
+    {"d_model": 36, "nhead": 3, "vocab_size": 90, "max_len": 17, "num_labels": 1},
+]
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_imported_reference_weights_give_the_reference_numbers(shape, padded, attn_implementation):
+    reference = make_reference_model(**shape)
+    num_heads, max_len = shape.get("nhead", 4), shape.get("max_len", 64)
+    input_ids = torch.randint(1, shape.get("vocab_size", 1000), (4, max_len))
+    mask = torch.ones_like(input_ids)
+    if padded:
+        for row, length in enumerate((max_len, max_len // 2, 3, 1)):
+            mask[row, length:] = 0
+    models = [import_state_dict(reference.state_dict(), num_heads, head) for head in ("masked-lm", "classification")]
+    for model in models:
+        model.set_attn_implementation(attn_implementation)
+
+    with torch.no_grad():
+        hidden, mlm_logits, class_logits = reference(input_ids, mask if padded else None)
+        masked_lm, classifier = (model(input_ids, attention_mask=mask if padded else None) for model in models)
+        ours = models[0].tinybert(input_ids, attention_mask=mask).last_hidden_state
+
+    assert hidden.std() > 0.5 and class_logits.abs().max() > 0.1  # the numbers are worth comparing
+    real = mask.bool()
+    assert_close(ours[real], hidden[real])
+    assert_close(masked_lm.logits[real], mlm_logits[real])
+    assert_close(classifier.logits, class_logits)
+
+
+def test_default_config_is_the_shape_of_the_default_reference():
+    theirs = make_reference_model()
+    ours = TinyBertForMaskedLM(TinyBertConfig())
+
+    imported = import_state_dict(theirs.state_dict(), 4, "masked-lm")
+
+    assert {name: tensor.shape for name, tensor in ours.state_dict().items()} == {
+        name: tensor.shape for name, tensor in imported.state_dict().items()
+    }
+    default, made = TinyBertConfig().to_dict(), imported.config.to_dict()
+    assert {key for key in default if default[key] != made[key]} <= {"architectures", "dtype"}
+
+
+def test_training_gradients_equal_those_of_the_reference():
+    reference = make_reference_model(dropout=0.0)
+    model = import_state_dict(reference.state_dict(), 4, "masked-lm")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
+    input_ids, mask = make_batch(2, 12, 1000)
+    labels = torch.where(torch.rand(input_ids.shape) < 0.4, input_ids, -100).masked_fill(mask == 0, -100)
+
+    _, logits, _ = reference.train()(input_ids, mask)
+    F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+    model.train()(input_ids, attention_mask=mask, labels=labels).loss.backward()
+
+    gradients = {
+        name: parameter.grad for name, parameter in reference.named_parameters() if parameter.grad is not None
+    }
+    ours = import_state_dict(gradients | {"cls_head.weight": torch.zeros(2, 64)}, 4, "masked-lm")
+    for name, parameter in model.named_parameters():
+        assert_close(parameter.grad, ours.get_parameter(name).data, 1e-6)
+
+
+def test_dropout_acts_in_train_mode_only(tiny_model):
+    model = tiny_model(TinyBertModel, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0)
+    input_ids, _ = make_batch()
+
+    assert torch.equal(first_output(model, input_ids), first_output(model, input_ids))
+    model.train()
+    assert not torch.equal(first_output(model, input_ids), first_output(model, input_ids))
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_attention_dropout_acts_in_train_mode_only(tiny_model, attn_implementation):
+    model = tiny_model(
+        TinyBertModel,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.5,
+        attn_implementation=attn_implementation,
+    )
+    input_ids, _ = make_batch()
+
+    assert torch.equal(first_output(model, input_ids), first_output(model, input_ids))
+    model.train()
+    assert not torch.equal(first_output(model, input_ids), first_output(model, input_ids))
+
+
+def test_pre_norm_equals_torchs_norm_first(tiny_model):
+    model = tiny_model(TinyBertModel, norm_placement="pre", num_hidden_layers=1)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 64, batch_first=True, activation="gelu", norm_first=True).eval()
+    ours = model.layers[0]
+    pairs = {
+        "self_attn.in_proj_": ours.attention.qkv_proj,
+        "self_attn.out_proj.": ours.attention.out_proj,
+        "linear1.": ours.mlp.up_proj,
+        "linear2.": ours.mlp.down_proj,
+        "norm1.": ours.attention_norm,
+        "norm2.": ours.mlp_norm,
+    }
+    layer.load_state_dict(
+        {f"{name}{kind}": getattr(module, kind) for name, module in pairs.items() for kind in ("weight", "bias")}
+    )
+    states = torch.randn(2, 5, 16)
+
+    with torch.no_grad():
+        assert_close(ours(states), layer(states))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Attention, masks, positions
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def worked_example():
+    """我 = [1,0], 爱 = [0,1], 你 = [1,1], each attending to all by softmax(q k / sqrt 2), by hand in Python."""
+    vectors = [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]
+    weights, outputs = [], []
+    for query in vectors:
+        powers = [math.exp((query[0] * key[0] + query[1] * key[1]) / math.sqrt(2)) for key in vectors]
+        row = [power / sum(powers) for power in powers]
+        weights.append(row)
+        outputs.append([sum(weight * vector[i] for weight, vector in zip(row, vectors, strict=True)) for i in (0, 1)])
+    return torch.tensor(vectors), torch.tensor(weights), torch.tensor(outputs)
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_attention_gives_the_worked_example(attn_implementation):
+    vectors, expected_weights, expected_output = worked_example()
+    states = vectors[None, None]  # (B, N, S, D)
+    attention = ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention_forward)
+    module = torch.nn.Module().eval()
+    module.is_causal = False
+
+    output, weights = attention(module, states, states, states, None, scaling=2**-0.5, dropout=0.0)
+
+    assert_close(output[0, :, 0], expected_output, 1e-6)
+    assert [round(value, 2) for value in output[0, 1, 0].tolist()] == [0.60, 0.80]
+    if attn_implementation == "eager":
+        assert_close(weights[0, 0], expected_weights, 1e-6)
+        assert [round(value, 2) for value in weights[0, 0, 1].tolist()] == [0.20, 0.40, 0.40]
+
+
+def test_eager_attention_adds_the_mask_to_the_scores():
+    vectors, _, _ = worked_example()
+    states = vectors[None, None]
+    mask = torch.tensor([0.0, 0.0, torch.finfo(torch.float32).min]).expand(1, 1, 3, 3)
+
+    output, weights = eager_attention_forward(torch.nn.Module().eval(), states, states, states, mask, scaling=1.0)
+
+    seen = math.exp(1.0) / (1 + math.exp(1.0))  # of 我 and 爱, what 我 gives to itself
+    assert_close(weights[0, 0, 0], torch.tensor([seen, 1 - seen, 0.0]), 1e-6)
+    assert_close(output[0, 0, 0], torch.tensor([seen, 1 - seen]), 1e-6)
+
+
+def block_mask(lengths, sequence_length):
+    """(1, 1, S, S): True where two tokens belong to one document. What follows the last document sees nothing."""
+    mask = torch.zeros(1, 1, sequence_length, sequence_length, dtype=torch.bool)
+    start = 0
+    for length in lengths:
+        mask[..., start : start + length, start : start + length] = True
+        start += length
+    return mask
+
+
+def masks_by_name():
+    _, padding = make_batch()
+    packed = block_mask([5, 7], 12).expand(3, 1, 12, 12)
+    additive = torch.zeros(packed.shape).masked_fill(~packed, torch.finfo(torch.float32).min)
+    return {"none": None, "2-D": padding, "4-D bool": packed, "4-D additive": additive}
+
+
+@pytest.mark.parametrize("mask_name", ["none", "2-D", "4-D bool", "4-D additive"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
+def test_eager_and_sdpa_agree(tiny_model, variant, pooling, mask_name):
+    model = tiny_model(TinyBertForSequenceClassification, classifier_pooling=pooling, **variant)
+    input_ids, padding = make_batch()
+    mask = masks_by_name()[mask_name]
+    real = padding.bool() if mask_name == "2-D" else torch.ones_like(padding).bool()
+    results = {}
+    for name in ("eager", "sdpa"):
+        model.set_attn_implementation(name)
+        with torch.no_grad():
+            results[name] = model(input_ids, attention_mask=mask, output_hidden_states=True)
+
+    assert_close(results["eager"].logits, results["sdpa"].logits)
+    assert_close(results["eager"].hidden_states[-1][real], results["sdpa"].hidden_states[-1][real])
+    if mask is not None:
+        assert not torch.allclose(
+            results["sdpa"].hidden_states[-1], first_output(model.tinybert, input_ids), atol=1e-3
+        )
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_additive_and_bool_masks_of_pairs_agree(tiny_model, attn_implementation):
+    model = tiny_model(TinyBertModel, attn_implementation=attn_implementation)
+    input_ids, _ = make_batch()
+    masks = masks_by_name()
+
+    as_bool = first_output(model, input_ids, attention_mask=masks["4-D bool"])
+    as_additive = first_output(model, input_ids, attention_mask=masks["4-D additive"])
+
+    assert_close(as_bool, as_additive)
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_additive_mask_may_be_of_another_precision_than_the_model(tiny_model, attn_implementation):
+    model = tiny_model(TinyBertModel, attn_implementation=attn_implementation).to(torch.bfloat16)
+    input_ids, _ = make_batch()
+    masks = masks_by_name()
+    masks["4-D additive"][:, :, 0] = torch.finfo(torch.float32).min  # a token that sees nothing
+    masks["4-D bool"] = masks["4-D bool"].clone()
+    masks["4-D bool"][:, :, 0] = False
+
+    outputs = first_output(model, input_ids, attention_mask=masks["4-D additive"])
+
+    assert outputs.dtype == torch.bfloat16 and outputs.isfinite().all()
+    assert torch.equal(outputs, first_output(model, input_ids, attention_mask=masks["4-D bool"]))
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_mask_of_pairs_made_of_integers_is_refused(tiny_model, attn_implementation):
+    model = tiny_model(TinyBertModel, attn_implementation=attn_implementation)
+    input_ids, _ = make_batch()
+
+    with pytest.raises(ValueError, match=r"int64.*bool"):
+        model(input_ids, attention_mask=masks_by_name()["4-D bool"].long())
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_mask_of_the_wrong_shape_is_refused(tiny_model, attn_implementation):
+    model = tiny_model(TinyBertModel, attn_implementation=attn_implementation)
+    input_ids, mask = make_batch()
+
+    with pytest.raises(ValueError, match=r"\(3, 11\).*\(3, 12\)"):
+        model(input_ids, attention_mask=mask[:, 1:])
+    with pytest.raises(ValueError, match=r"\(3, 12, 12\)"):
+        model(input_ids, attention_mask=torch.ones(3, 12, 12))
+
+
+@pytest.mark.slow
+def test_flex_attention_agrees_with_eager(tiny_model):
+    model = tiny_model(TinyBertModel)
+    input_ids, mask = make_batch()
+    expected = first_output(model, input_ids, attention_mask=mask)
+    model.set_attn_implementation("flex_attention")
+
+    assert_close(first_output(model, input_ids, attention_mask=mask)[mask.bool()], expected[mask.bool()])
+    torch.compiler.reset()  # a second compilation fails on CPU (torch 2.13): cur_kvSplitSize5 undeclared
+    packed = block_mask([5, 7], 12)
+    model.set_attn_implementation("eager")
+    expected = first_output(model, input_ids, attention_mask=packed)
+    model.set_attn_implementation("flex_attention")
+    assert_close(first_output(model, input_ids, attention_mask=packed), expected)
+    with pytest.raises(ValueError, match=r"flex_attention takes no 4-D.*float32.*sdpa"):
+        model(input_ids, attention_mask=packed.float())
+
+
+def test_recorded_attention_weights_are_a_distribution_over_attended_tokens(tiny_model):
+    model = tiny_model(TinyBertForMaskedLM, attn_implementation="eager")
+    input_ids, mask = make_batch()
+
+    attentions = model(input_ids, attention_mask=mask, output_attentions=True).attentions
+
+    assert len(attentions) == 2
+    for weights in attentions:
+        assert weights.shape == (3, 2, 12, 12)
+        assert_close(weights.sum(-1), torch.ones(3, 2, 12))
+        assert (weights * (mask == 0)[:, None, None, :]).abs().max() == 0
+
+
+@pytest.mark.parametrize("norm_placement", ["post", "pre"])
+def test_hidden_states_are_layers_plus_one_and_end_with_the_last(tiny_model, norm_placement):
+    """As with BertModel: the embedding comes first, `last_hidden_state` (ours: after the final norm) last."""
+    model = tiny_model(TinyBertModel, norm_placement=norm_placement)
+    bert = BertModel(BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)).eval()
+    input_ids, _ = make_batch()
+
+    ours, theirs = (each(input_ids, output_hidden_states=True) for each in (model, bert))
+
+    assert len(ours.hidden_states) == len(theirs.hidden_states) == 3
+    assert torch.equal(theirs.hidden_states[-1], theirs.last_hidden_state)
+    assert torch.equal(ours.hidden_states[-1], ours.last_hidden_state)
+    embedded = model.embeddings.token_embeddings(input_ids) + model.embeddings.position_embeddings.weight[:12]
+    assert_close(ours.hidden_states[0], embedded, 1e-6)
+    assert_close(ours.hidden_states[1], model.layers[0](embedded), 1e-6)
+
+
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+@pytest.mark.parametrize("where", ["argument", "config"])
+def test_return_dict_false_gives_a_tuple_of_the_same(tiny_model, model_class, where):
+    model = tiny_model(model_class)
+    input_ids, _ = make_batch()
+    expected = first_output(model, input_ids)
+
+    if where == "config":
+        model.config.return_dict = False
+        outputs = model(input_ids, output_hidden_states=True)
+    else:
+        outputs = model(input_ids, output_hidden_states=True, return_dict=False)
+
+    assert type(outputs) is tuple and len(outputs) == 2
+    assert torch.equal(outputs[0], expected)
+    assert len(outputs[1]) == 3
+
+
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
+def test_embeddings_in_place_of_ids_and_explicit_positions_change_nothing(
+    tiny_model, model_class, position_embedding_type
+):
+    model = tiny_model(model_class, position_embedding_type=position_embedding_type)
+    input_ids, mask = make_batch()
+    expected = first_output(model, input_ids, attention_mask=mask)
+    counted = torch.stack([torch.arange(12), torch.arange(12), (torch.arange(12) - 4).clamp(min=0)])
+
+    embeds = model.get_input_embeddings()(input_ids)
+    assert torch.equal(first_output(model, inputs_embeds=embeds, attention_mask=mask), expected)
+    assert torch.equal(first_output(model, input_ids, attention_mask=mask, position_ids=counted), expected)
+    other = first_output(model, input_ids, attention_mask=mask, position_ids=counted * 2)
+    assert not torch.allclose(other, expected, atol=1e-4)
+
+
+def test_rotary_attention_sees_distances_only(tiny_model):
+    model = tiny_model(TinyBertModel, position_embedding_type="rotary")
+    input_ids, _ = make_batch()
+    positions = torch.arange(12)[None]
+
+    assert_close(first_output(model, input_ids, position_ids=positions + 9), first_output(model, input_ids))
+
+
+def test_ids_and_embeddings_together_or_neither_are_refused(tiny_model):
+    model = tiny_model(TinyBertModel)
+    with pytest.raises(ValueError, match="exactly one"):
+        model()
+    with pytest.raises(ValueError, match="exactly one"):
+        model(torch.ones(1, 3, dtype=torch.long), inputs_embeds=torch.zeros(1, 3, 16))
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_no_mask_equals_ones_of_any_type(tiny_model, pooling, attn_implementation):
+    model = tiny_model(
+        TinyBertForSequenceClassification, classifier_pooling=pooling, attn_implementation=attn_implementation
+    )
+    input_ids, mask = make_batch()
+    without = first_output(model, input_ids)
+    padded = first_output(model, input_ids, attention_mask=mask)
+
+    assert not torch.allclose(without[1:], padded[1:], atol=1e-3)
+    for dtype in (torch.bool, torch.int32, torch.int64, torch.float32):
+        assert_close(first_output(model, input_ids, attention_mask=torch.ones_like(mask, dtype=dtype)), without, 1e-6)
+        assert torch.equal(first_output(model, input_ids, attention_mask=mask.to(dtype)), padded)
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
+def test_padding_changes_nothing(tiny_model, variant, pooling, attn_implementation):
+    model = tiny_model(
+        TinyBertForSequenceClassification,
+        classifier_pooling=pooling,
+        attn_implementation=attn_implementation,
+        **variant,
+    )
+    text = torch.randint(1, 50, (1, 8))
+    expected_logits, expected_hidden = first_output(model, text), first_output(model.tinybert, text)
+
+    for left in (0, 3, 5):
+        # padded to the same length on both sides, with ids other than the padding id: only the mask may count
+        input_ids = torch.randint(1, 50, (1, 13))
+        input_ids[:, left : left + 8] = text
+        mask = torch.zeros_like(input_ids)
+        mask[:, left : left + 8] = 1
+        assert_close(first_output(model, input_ids, attention_mask=mask), expected_logits)
+        hidden = first_output(model.tinybert, input_ids, attention_mask=mask)
+        assert_close(hidden[:, left : left + 8], expected_hidden)
+
+
+def test_left_padding_may_fill_a_row_to_the_longest_length(tiny_model):
+    model = tiny_model(TinyBertModel)
+    input_ids = torch.randint(1, 50, (1, 24))
+    mask = torch.zeros_like(input_ids)
+    mask[:, -2:] = 1
+
+    assert_close(first_output(model, input_ids, attention_mask=mask)[:, -2:], first_output(model, input_ids[:, -2:]))
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("mask_kind", ["2-D", "4-D bool", "4-D additive", "4-D additive, infinite"])
+@pytest.mark.parametrize("norm_placement", ["post", "pre"])
+def test_row_of_padding_is_finite_with_its_gradients(
+    tiny_model, norm_placement, mask_kind, pooling, attn_implementation
+):
+    model = tiny_model(
+        TinyBertForSequenceClassification,
+        classifier_pooling=pooling,
+        attn_implementation=attn_implementation,
+        norm_placement=norm_placement,
+    )
+    input_ids = torch.randint(1, 50, (2, 6))
+    mask = torch.ones_like(input_ids)
+    mask[1] = 0
+    if mask_kind != "2-D":
+        mask = mask.bool()[:, None, None, :].expand(2, 1, 6, 6)
+    if "additive" in mask_kind:
+        lowest = -torch.inf if "infinite" in mask_kind else torch.finfo(torch.float32).min
+        mask = torch.zeros(mask.shape).masked_fill(~mask, lowest)
+
+    outputs = model(input_ids, attention_mask=mask, output_hidden_states=True)
+    outputs.logits.sum().backward()
+
+    assert all(states.isfinite().all() for states in (outputs.logits, *outputs.hidden_states))
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert_close(outputs.logits[:1], model(input_ids[:1]).logits)
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+def test_single_row_equals_its_row_in_a_batch(tiny_model, model_class, attn_implementation):
+    model = tiny_model(model_class, attn_implementation=attn_implementation)
+    input_ids, mask = make_batch()
+    batch = first_output(model, input_ids, attention_mask=mask)
+
+    for row in range(3):
+        alone = first_output(model, input_ids[row : row + 1], attention_mask=mask[row : row + 1])
+        real = ... if batch.shape[1] != 12 else mask[row].bool()
+        assert_close(batch[row][real], alone[0][real])
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
+def test_documents_in_one_block_do_not_see_each_other(tiny_model, position_embedding_type, attn_implementation):
+    model = tiny_model(
+        TinyBertForMaskedLM,
+        position_embedding_type=position_embedding_type,
+        attn_implementation=attn_implementation,
+    )
+    packed = torch.randint(1, 50, (1, 12))
+    other = packed.clone()
+    other[:, :5] = (other[:, :5] % 49) + 1
+    settings = {
+        "attention_mask": block_mask([5, 7], 12),
+        "position_ids": torch.cat((torch.arange(5), torch.arange(7)))[None],
+    }
+
+    before, after = first_output(model, packed, **settings), first_output(model, other, **settings)
+
+    assert not torch.equal(before[:, :5], after[:, :5])
+    assert torch.equal(before[:, 5:], after[:, 5:])  # to the bit
+    assert_close(before[:, 5:], first_output(model, packed[:, 5:]))
+
+
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+def test_model_takes_what_the_tokenizer_gives_for_a_pair(tiny_model, tiny_tokenizer, model_class):
+    model = tiny_model(model_class)
+    texts = (["我爱你", "good"], ["他不喜欢北京", "bad"])
+    encoded = tiny_tokenizer(*texts, return_tensors="pt", padding=True)
+    with_segments = tiny_tokenizer(*texts, return_tensors="pt", padding=True, return_token_type_ids=True)
+
+    outputs = first_output(model, **encoded)
+
+    assert encoded["input_ids"].shape[0] == 2 and encoded["attention_mask"].min() == 0
+    assert outputs.shape[0] == 2 and outputs.isfinite().all()
+    assert with_segments["token_type_ids"].max() == 1  # BERT's third input, which this model does without
+    assert torch.equal(first_output(model, **with_segments), outputs)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Wrong input
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+@pytest.mark.parametrize("wrong_id", [50, 999, -1])
+def test_token_id_out_of_range_is_named_with_the_limit(tiny_model, model_class, wrong_id):
+    with pytest.raises(ValueError, match=rf"`input_ids` holds {wrong_id}\b.*`vocab_size` is 50"):
+        tiny_model(model_class)(torch.tensor([[1, wrong_id, 2]]))
+
+
+@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
+@pytest.mark.parametrize("given", ["input_ids", "inputs_embeds"])
+def test_text_that_is_too_long_is_named_with_the_limit(tiny_model, position_embedding_type, given):
+    model = tiny_model(TinyBertModel, position_embedding_type=position_embedding_type)
+    inputs = torch.ones(1, 25, dtype=torch.long) if given == "input_ids" else torch.ones(1, 25, 16)
+
+    with pytest.raises(ValueError, match=r"25 tokens.*24.*max_position_embeddings.*truncation=True"):
+        model(**{given: inputs})
+
+
+@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
+@pytest.mark.parametrize("wrong_position", [24, -1])
+def test_position_out_of_range_is_named_with_the_limit(tiny_model, position_embedding_type, wrong_position):
+    model = tiny_model(TinyBertModel, position_embedding_type=position_embedding_type)
+
+    with pytest.raises(ValueError, match=rf"`position_ids` holds {wrong_position}\b.*`max_position_embeddings` is 24"):
+        model(torch.tensor([[1, 2]]), position_ids=torch.tensor([[0, wrong_position]]))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("wrong_label", [50, -1])
+def test_masked_lm_label_out_of_range_is_named_with_the_limit(tiny_model, wrong_label, training):
+    with pytest.raises(ValueError, match=rf"`labels` holds {wrong_label}\b.*`vocab_size` is 50"):
+        tiny_model(TinyBertForMaskedLM).train(training)(
+            torch.tensor([[1, 2]]), labels=torch.tensor([[-100, wrong_label]])
+        )
+
+
+@pytest.mark.parametrize("wrong_label", [2, -1])
+def test_class_label_out_of_range_is_named_with_the_limit(tiny_model, wrong_label):
+    with pytest.raises(ValueError, match=rf"`labels` holds {wrong_label}\b.*`num_labels` is 2"):
+        tiny_model(TinyBertForSequenceClassification)(torch.tensor([[1, 2]]), labels=torch.tensor([wrong_label]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Masked-LM loss
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def masked_lm_batch():
+    input_ids, mask = make_batch()
+    labels = torch.where(torch.rand(input_ids.shape) < 0.3, input_ids, -100).masked_fill(mask == 0, -100)
+    assert 3 < (labels != -100).sum() < 20
+    return input_ids, mask, labels
+
+
+def without_dropout(model_class, tiny_model, **overrides):
+    return tiny_model(model_class, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **overrides)
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("training", [True, False])
+def test_masked_lm_loss_equals_the_dense_loss_with_its_gradients(tiny_model, training, tied):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model, tie_word_embeddings=tied).train(training)
+    input_ids, mask, labels = masked_lm_batch()
+
+    outputs = model(input_ids, attention_mask=mask, labels=labels)
+    dense_logits = model(input_ids, attention_mask=mask).logits
+    dense = F.cross_entropy(dense_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+    assert_close(outputs.loss, dense, 1e-6)
+    ours, theirs = gradients(model, outputs.loss), gradients(model, dense)
+    for name in theirs:
+        assert_close(ours[name], theirs[name], 1e-6)
+
+
+def test_masked_lm_logits_are_left_out_only_in_train_mode_with_labels(tiny_model):
+    model = tiny_model(TinyBertForMaskedLM)
+    input_ids, _, labels = masked_lm_batch()
+
+    assert model.train()(input_ids, labels=labels).logits is None
+    assert model.train()(input_ids).logits.shape == (3, 12, 50)
+    assert model.eval()(input_ids, labels=labels).logits.shape == (3, 12, 50)
+    assert model.eval()(input_ids).logits.shape == (3, 12, 50)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", [int, torch.tensor])
+def test_masked_lm_loss_is_divided_by_num_items_in_batch(tiny_model, kind, training):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model).train(training)
+    input_ids, mask, labels = masked_lm_batch()
+    count = int((labels != -100).sum())
+
+    mean = model(input_ids, attention_mask=mask, labels=labels).loss
+    loss = model(input_ids, attention_mask=mask, labels=labels, num_items_in_batch=kind(4 * count)).loss
+
+    assert_close(loss, mean / 4, 1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("num_items_in_batch", [None, 7])
+def test_batch_without_labels_gives_loss_zero_and_zero_gradients(tiny_model, num_items_in_batch, training):
+    model = tiny_model(TinyBertForMaskedLM).train(training)
+    input_ids, mask, _ = masked_lm_batch()
+
+    loss = model(
+        input_ids,
+        attention_mask=mask,
+        labels=torch.full_like(input_ids, -100),
+        num_items_in_batch=num_items_in_batch,
+    ).loss
+
+    assert loss.item() == 0
+    assert all((gradient == 0).all() for gradient in gradients(model, loss).values())
+
+
+def test_masked_lm_loss_is_a_number_under_bfloat16_autocast(tiny_model):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
+    input_ids, mask, labels = masked_lm_batch()
+    exact = model(input_ids, attention_mask=mask, labels=labels).loss
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(input_ids, attention_mask=mask, labels=labels).loss
+
+    assert loss.dtype == torch.float32
+    assert_close(loss, exact, 0.1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sequence classification loss
+# ---------------------------------------------------------------------------------------------------------------------
+
+LABELS = {
+    "single_label_classification": (3, torch.tensor([2, 0, 1, 1])),
+    "multi_label_classification": (3, torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])),
+    "regression": (1, torch.tensor([0.5, -2.0, 3.0, 1.0])),
+    "regression of three": (3, torch.randn(4, 3, generator=torch.Generator().manual_seed(1))),
+}
+
+
+def plain_loss(kind, logits, labels, reduction="mean"):
+    if kind == "single_label_classification":
+        log_probabilities = logits - logits.exp().sum(-1, keepdim=True).log()
+        each = -log_probabilities[range(len(labels)), labels]
+    elif kind == "multi_label_classification":
+        probabilities = 1 / (1 + (-logits).exp())
+        each = -(labels * probabilities.log() + (1 - labels) * (1 - probabilities).log())
+    else:
+        each = (logits - labels.view(logits.shape)) ** 2
+    return each.mean() if reduction == "mean" else each.sum()
+
+
+# Several numbers per text are taken for multi-label, as elsewhere in transformers, unless the config says otherwise.
+@pytest.mark.parametrize(
+    "kind, named",
+    [(kind, True) for kind in LABELS] + [(kind, False) for kind in LABELS if kind != "regression of three"],
+)
+def test_classification_loss_equals_the_formula_and_leaves_the_config_alone(tiny_model, kind, named):
+    num_labels, labels = LABELS[kind]
+    problem_type = kind.split()[0] if named else None
+    model = tiny_model(TinyBertForSequenceClassification, num_labels=num_labels, problem_type=problem_type)
+    input_ids = torch.randint(1, 50, (4, 6))
+
+    outputs = model(input_ids, labels=labels)
+
+    assert outputs.logits.shape == (4, num_labels)
+    assert_close(outputs.loss, plain_loss(kind, outputs.logits, labels), 1e-6)
+    assert model.config.problem_type == problem_type
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_class_labels_may_be_of_either_integer_type(tiny_model, dtype):
+    model = tiny_model(TinyBertForSequenceClassification, num_labels=3)
+    input_ids = torch.randint(1, 50, (4, 6))
+    labels = LABELS["single_label_classification"][1]
+
+    assert_close(model(input_ids, labels=labels.to(dtype)).loss, model(input_ids, labels=labels).loss, 0)
+
+
+def test_multi_labels_may_be_integers_where_the_config_says_so(tiny_model):
+    model = tiny_model(
+        TinyBertForSequenceClassification, num_labels=3, problem_type="multi_label_classification"
+    )  # fmt: skip
+    labels = LABELS["multi_label_classification"][1]
+    input_ids = torch.randint(1, 50, (4, 6))
+
+    assert_close(model(input_ids, labels=labels.long()).loss, model(input_ids, labels=labels).loss, 0)
+
+
+@pytest.mark.parametrize("number", [int, torch.tensor])
+@pytest.mark.parametrize("kind", LABELS)
+def test_accumulated_classification_gradients_equal_those_of_one_batch(tiny_model, kind, number):
+    num_labels, labels = LABELS[kind]
+    model = tiny_model(TinyBertForSequenceClassification, num_labels=num_labels, problem_type=kind.split()[0])
+    input_ids = torch.randint(1, 50, (4, 6))
+    whole = gradients(model, model(input_ids, labels=labels).loss)
+
+    num_items = number(labels.numel())  # as Trainer counts
+    parts = [
+        gradients(model, model(input_ids[rows], labels=labels[rows], num_items_in_batch=num_items).loss)
+        for rows in (slice(0, 1), slice(1, 4))
+    ]
+
+    for name, gradient in whole.items():
+        assert_close(parts[0][name] + parts[1][name], gradient, 1e-6)
+
+
+def test_accumulated_masked_lm_gradients_equal_those_of_one_batch(tiny_model):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
+    input_ids, mask, labels = masked_lm_batch()
+    whole = gradients(model, model(input_ids, attention_mask=mask, labels=labels).loss)
+
+    parts = [
+        gradients(
+            model,
+            model(
+                input_ids[rows],
+                attention_mask=mask[rows],
+                labels=labels[rows],
+                num_items_in_batch=(labels != -100).sum(),
+            ).loss,
+        )
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+
+    for name, gradient in whole.items():
+        assert_close(parts[0][name] + parts[1][name], gradient, 1e-6)
+
+
+def test_mean_pooling_is_the_mean_over_attended_tokens(tiny_model):
+    model = tiny_model(TinyBertForSequenceClassification, classifier_pooling="mean")
+    input_ids, mask = make_batch()
+    hidden = first_output(model.tinybert, input_ids, attention_mask=mask)
+
+    means = torch.stack([hidden[0].mean(0), hidden[1, :7].mean(0), hidden[2, 4:].mean(0)])
+    assert_close(first_output(model, input_ids, attention_mask=mask), model.classifier(means).detach())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gradient checkpointing, resizing
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
+def test_gradient_checkpointing_changes_no_gradient(tiny_model, variant):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model, **variant).train()
+    input_ids, mask, labels = masked_lm_batch()
+    expected = gradients(model, model(input_ids, attention_mask=mask, labels=labels).loss)
+    calls = []
+    model.tinybert.layers[0].attention.register_forward_pre_hook(lambda *_: calls.append(1))
+
+    model.activation_checkpointing_enable()
+    actual = gradients(model, model(input_ids, attention_mask=mask, labels=labels).loss)
+
+    assert len(calls) == 2  # forward, and again in backward: checkpointing was on
+    for name, gradient in expected.items():
+        assert torch.equal(actual[name], gradient)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("new_size", [57, 41])
+def test_resizing_keeps_old_tokens_and_the_head_in_step(tiny_model, new_size, tied, tmp_path):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model, tie_word_embeddings=tied)
+    input_ids = torch.randint(1, 41, (2, 8))
+    before = first_output(model, input_ids)
+    kept = min(new_size, 50)
+
+    model.resize_token_embeddings(new_size)
+
+    after = first_output(model, input_ids)
+    assert after.shape == (2, 8, new_size)
+    assert_close(after[..., :kept], before[..., :kept])
+    assert model.config.vocab_size == new_size
+    assert model.mlm_head.decoder.bias.shape == (new_size,)
+    assert model.mlm_head.decoder.out_features == new_size
+    embedding = model.get_input_embeddings().weight
+    assert (model.get_output_embeddings().weight.data_ptr() == embedding.data_ptr()) is tied
+    model.train()(torch.full((1, 2), new_size - 1), labels=torch.full((1, 2), new_size - 1)).loss.backward()
+    assert embedding.grad[new_size - 1].abs().sum() > 0
+    model.eval().save_pretrained(tmp_path)
+    assert torch.equal(first_output(TinyBertForMaskedLM.from_pretrained(tmp_path), input_ids), after)
+
+
+def test_tied_decoder_is_one_tensor_with_the_embedding(tiny_model):
+    tied = tiny_model(TinyBertForMaskedLM, tie_word_embeddings=True)
+    untied = tiny_model(TinyBertForMaskedLM)
+
+    assert tied.mlm_head.decoder.weight is tied.tinybert.embeddings.token_embeddings.weight
+    assert untied.num_parameters() - tied.num_parameters() == 50 * 16
+
+
+def test_initial_weights_have_the_configured_spread():
+    model = TinyBertForMaskedLM(TinyBertConfig(vocab_size=2000, initializer_range=0.05))
+
+    for weight in (
+        model.tinybert.embeddings.token_embeddings.weight[1:],
+        model.tinybert.layers[0].attention.qkv_proj.weight,
+        model.mlm_head.decoder.weight,
+    ):
+        assert_close(weight.std(), torch.tensor(0.05), 0.002)
+    assert (model.tinybert.embeddings.token_embeddings.weight[0] == 0).all()
+    assert (model.tinybert.final_norm.weight == 1).all() and (model.mlm_head.decoder.bias == 0).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Saving and loading
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(caplog):
+    """What transformers logs, as text; its root logger does not propagate by itself."""
+    root = transformers_logging.get_logger("transformers")
+    root.addHandler(caplog.handler)
+    with caplog.at_level(logging.WARNING):
+        yield caplog
+    root.removeHandler(caplog.handler)
+
+
+def package_files():
+    folder = Path(hf_tinybert.__file__).parent
+    return {name: (folder / name).read_bytes() for name in ("configuration_tinybert.py", "modeling_tinybert.py")}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("model_class, auto_class", HEADS)
+def test_reload_is_equal_to_the_bit_and_silent(
+    tiny_model, tmp_path, log, recwarn, capfd, model_class, auto_class, tied, dtype
+):
+    model = tiny_model(model_class, tie_word_embeddings=tied).to(dtype)
+    input_ids, mask = make_batch()
+    expected = first_output(model, input_ids, attention_mask=mask)
+    model.save_pretrained(tmp_path)
+    capfd.readouterr()
+
+    for loader in (model_class, auto_class):
+        loaded = loader.from_pretrained(tmp_path)
+        assert type(loaded) is model_class
+        assert loaded.dtype == dtype and not loaded.training
+        assert torch.equal(first_output(loaded, input_ids, attention_mask=mask), expected)
+        weights = loaded.state_dict()
+        assert all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
+    assert log.text == "" and not recwarn.list
+    assert "warn" not in capfd.readouterr().err.lower()
+
+
+@pytest.mark.parametrize("model_class, auto_class", HEADS)
+def test_saved_folder_names_every_head_and_holds_the_code(tiny_model, tmp_path, model_class, auto_class):
+    tiny_model(model_class).save_pretrained(tmp_path)
+
+    assert TinyBertConfig.from_pretrained(tmp_path).auto_map == AUTO_MAP
+    assert {name: (tmp_path / name).read_bytes() for name in package_files()} == package_files()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.json",
+        "configuration_tinybert.py",
+        "model.safetensors",
+        "modeling_tinybert.py",
+    ]
+
+
+def test_every_auto_class_of_the_auto_map_leads_to_its_class(tiny_config):
+    assert {name.rpartition(".")[2] for name in AUTO_MAP.values()} == {
+        "TinyBertConfig",
+        *(model_class.__name__ for model_class in ALL_CLASSES),
+    }
+    for model_class, auto_class in HEADS:
+        assert AUTO_MAP[auto_class.__name__] == f"modeling_tinybert.{model_class.__name__}"
+        assert type(auto_class.from_config(tiny_config())) is model_class
+
+
+def test_masked_lm_folder_becomes_a_classifier_folder_with_every_head_named(tiny_model, tmp_path):
+    model = tiny_model(TinyBertForMaskedLM)
+    model.save_pretrained(tmp_path / "mlm")
+
+    classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "mlm", num_labels=3)
+    classifier.save_pretrained(tmp_path / "classifier")
+
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "classifier")
+    assert again.config.auto_map == AUTO_MAP
+    assert again.config.architectures == ["TinyBertForSequenceClassification"]
+    assert again.classifier.out_features == 3
+    input_ids, _ = make_batch()
+    assert torch.equal(first_output(again.tinybert, input_ids), first_output(model.tinybert, input_ids))
+    assert torch.equal(first_output(again, input_ids), first_output(classifier, input_ids))
+
+
+def test_bare_encoder_loads_from_a_head_and_a_head_from_the_bare_encoder(tiny_model, tmp_path):
+    model = tiny_model(TinyBertForMaskedLM)
+    input_ids, _ = make_batch()
+    expected = first_output(model.tinybert, input_ids)
+    model.save_pretrained(tmp_path / "head")
+
+    bare = AutoModel.from_pretrained(tmp_path / "head")
+    bare.save_pretrained(tmp_path / "bare")
+
+    assert torch.equal(first_output(bare, input_ids), expected)
+    with_head = AutoModelForMaskedLM.from_pretrained(tmp_path / "bare")
+    assert torch.equal(first_output(with_head.tinybert, input_ids), expected)
+
+
+REMOTE_CODE_SCRIPT = """
+import json, sys
+from pathlib import Path
+
+sys.modules["hf_tinybert"] = None  # the package cannot be imported, wherever it is installed
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+assert sys.modules["hf_tinybert"] is None
+start = Path(sys.argv[1])
+inputs = torch.load(start / "inputs.pt", weights_only=True)
+for auto_class in (AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification):
+    name = auto_class.__name__
+    folders = [start / name, start / f"{name} again", start / f"{name} third"]
+    for folder, following in zip(folders, [*folders[1:], None]):
+        assert type(AutoConfig.from_pretrained(folder, trust_remote_code=True)).__name__ == "TinyBertConfig"
+        model = auto_class.from_pretrained(folder, trust_remote_code=True)
+        assert type(model).__module__.startswith("transformers_modules."), type(model).__module__
+        with torch.no_grad():
+            outputs = model(**inputs["batch"])[0]
+        assert torch.equal(outputs, inputs[name]), f"{folder}: other numbers"
+        if following:
+            model.save_pretrained(following)
+# one folder, every Auto class
+for auto_class in (AutoModel, AutoModelForMaskedLM):
+    auto_class.from_pretrained(start / "AutoModelForMaskedLM third", trust_remote_code=True)
+print("all equal")
+"""
+
+
+def test_clean_process_without_the_package_loads_saves_and_loads_again(tiny_model, tmp_path):
+    input_ids, mask = make_batch()
+    inputs = {"batch": {"input_ids": input_ids, "attention_mask": mask}}
+    for model_class, auto_class in HEADS:
+        model = tiny_model(model_class, position_embedding_type="rotary", norm_placement="pre")
+        model.save_pretrained(tmp_path / auto_class.__name__)
+        inputs[auto_class.__name__] = first_output(model, input_ids, attention_mask=mask)
+    torch.save(inputs, tmp_path / "inputs.pt")
+    (tmp_path / "script.py").write_text(REMOTE_CODE_SCRIPT, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"HF_HOME": str(tmp_path / "hf_home"), "HF_HUB_OFFLINE": "1"}
+    # Python's own encoding and bytecode settings are the default ones here, as on a stranger's machine.
+
+    result = subprocess.run(
+        [sys.executable, "-I", str(tmp_path / "script.py"), str(tmp_path)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "all equal"
+    assert "warn" not in result.stderr.lower(), result.stderr
+    for auto_class in ("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"):
+        for folder in (f"{auto_class} again", f"{auto_class} third"):
+            assert TinyBertConfig.from_pretrained(tmp_path / folder).auto_map == AUTO_MAP
+            assert {name: (tmp_path / folder / name).read_bytes() for name in package_files()} == package_files()
+
+
+@pytest.mark.parametrize("file", ["configuration_tinybert.py", "modeling_tinybert.py"])
+def test_shipped_files_import_only_what_a_stranger_has(file):
+    allowed = {*sys.stdlib_module_names, "torch", "transformers"}
+    siblings = []
+    for node in ast.walk(ast.parse(package_files()[file])):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            siblings.append(node.module)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module.partition(".")[0] in allowed
+        elif isinstance(node, ast.Import):
+            assert all(alias.name.partition(".")[0] in allowed for alias in node.names)
+    assert set(siblings) <= {"configuration_tinybert"}
+
+
+def test_forward_signatures_name_the_columns_that_trainer_keeps():
+    for model_class in ALL_CLASSES:
+        names = list(inspect.signature(model_class.forward).parameters)
+        assert names[1:5] == ["input_ids", "attention_mask", "position_ids", "inputs_embeds"]
+        assert ("labels" in names) is (model_class is not TinyBertModel)
