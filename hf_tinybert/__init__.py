@@ -3,7 +3,13 @@
 Importing this package registers the `tinybert` model type with transformers' Auto classes.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from .configuration_tinybert import TinyBertConfig
 from .modeling_tinybert import (
@@ -12,11 +18,14 @@ from .modeling_tinybert import (
     TinyBertModel,
     TinyBertPreTrainedModel,
 )
+from .tokenization_tinybert import TinyBertTokenizer
 from .version import __version__
 
 
 AutoConfig.register(TinyBertConfig.model_type, TinyBertConfig)
 TinyBertConfig.register_for_auto_class()
+# Not for the Hub's auto_map: a tokenizer must load where neither this package nor its code is allowed.
+AutoTokenizer.register(TinyBertConfig, fast_tokenizer_class=TinyBertTokenizer)
 for _auto_class, _model_class in (
     (AutoModel, TinyBertModel),
     (AutoModelForMaskedLM, TinyBertForMaskedLM),
@@ -31,5 +40,6 @@ __all__ = [
     "TinyBertForSequenceClassification",
     "TinyBertModel",
     "TinyBertPreTrainedModel",
+    "TinyBertTokenizer",
     "__version__",
 ]

@@ -157,7 +157,7 @@ def _did_you_mean(name: str, known: typing.Iterable[str]) -> str:
 def _add_options(parser: argparse.ArgumentParser, arguments_class: type):
     for field in dataclasses.fields(arguments_class):
         kind = field.type
-        if isinstance(kind, types.UnionType):
+        if typing.get_origin(kind) in (types.UnionType, typing.Union):
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
         required = field.default is dataclasses.MISSING
         help_text = field.metadata["help"]

@@ -5,8 +5,12 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from training.baseline import NAMES as BASELINES
+
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
+COMPARED = ("model", "tfidf", "majority")
+METRICS = {"macro_f1": "macro F1", "micro_f1": "micro F1", "subset_accuracy": "all labels right"}
 PIPELINE_TAGS = {"masked-lm": "fill-mask", "sequence-classification": "text-classification"}
 
 
@@ -52,30 +56,35 @@ def _size(shape: list[int]) -> int:
 def _results_table(results: dict) -> str:
     if results["task"] == "masked-lm":
         scores = results["results"]
-        rows = [
-            ("loss (nats per masked token)", f"{scores['loss']:.3f}", f"{scores['unigram_loss']:.3f}"),
-            ("masked tokens predicted right", f"{scores['accuracy']:.1%}", f"{scores['unigram_accuracy']:.1%}"),
-        ]
-        header = ("on held-out text, 15 % masked", "this model", "guessing by frequency")
-    else:
-        compared = ("model", "baseline", "majority")
-        names = [name for name, value in results["results"]["model"].items() if isinstance(value, float)]
-        rows = [(name, *(_number(results["results"].get(who, {}).get(name)) for who in compared)) for name in names]
-        header = ("on validation text", "this model", results["results"].get("baseline_name", "baseline"), "majority")
+        return _table(
+            ("on held-out text, 15 % masked", "this model", "guessing by frequency"),
+            [
+                ("loss (nats per masked token)", f"{scores['loss']:.3f}", f"{scores['unigram_loss']:.3f}"),
+                ("masked tokens predicted right", f"{scores['accuracy']:.1%}", f"{scores['unigram_accuracy']:.1%}"),
+            ],
+        )
+    rows = [
+        (source, METRICS.get(metric, metric), *(_number(scores.get(who, {}).get(metric)) for who in COMPARED))
+        for source, scores in results["scores"].items()
+        for metric in scores["model"]
+    ]
+    baseline = BASELINES[results["problem_type"]]
+    return _table(("rows", "metric", "this model", baseline, "most frequent answer"), rows)
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, tuple("---" for _ in header), *rows))
 
 
-def _number(value) -> str:
+def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
 def _results_note(results: dict) -> str:
+    note = "The weights are those of the last step; none were picked by score."
     if results["task"] == "masked-lm":
-        return (
-            "Losses compare only between models with the same tokenizer. The weights are those of the last step; none "
-            "were picked by score."
-        )
-    return "The weights are those of the last step; none were picked by score. One seed; others will differ somewhat."
+        return f"{note} Losses compare only between models with the same tokenizer."
+    return f"{note} One seed ({results['seed']}); others differ somewhat."
 
 
 def _facts(results: dict) -> str:
@@ -83,8 +92,10 @@ def _facts(results: dict) -> str:
     corpus = results.get("corpus", {})
     if "train_documents" in corpus:
         lines.append(f"{corpus['train_documents']:,} documents, {corpus['train_tokens']:,} tokens.")
-    if "steps" in results and "tokens" in results:
+    if "tokens" in results:
         lines.append(f"{results['steps']:,} steps, {results['tokens']:,} tokens seen ({results['epochs']:.1f} epochs).")
+    if "rows" in results:
+        lines.append(f"Fine-tuned on {results['rows']['training']:,} rows in {results['steps']:,} steps.")
     settings = ", ".join(f"`{key}`: {value}" for key, value in results.get("settings", {}).items())
     if settings:
         lines.append(f"Settings: {settings}.")

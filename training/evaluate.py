@@ -5,7 +5,7 @@ import typing
 from pathlib import Path
 
 from training import labelled, run_folder
-from training.arguments import EvaluateArguments
+from training.arguments import EvaluateArguments, FinetuneArguments
 from training.predict import (
     FineTuned,
     check_output,
@@ -22,7 +22,6 @@ if typing.TYPE_CHECKING:
     import numpy as np
 
 RESULTS_FILE = "eval_results.json"
-BASELINE_FILE = "baseline.joblib"  # in the training folder: it holds words of the training rows
 # The metric that decides whether a model beats another.
 MAIN_METRIC = {labelled.SINGLE_LABEL: "accuracy", labelled.MULTI_LABEL: "micro_f1", labelled.REGRESSION: "pearson"}
 NOT_SHARES = ("pearson", "spearman", "mse")  # the others are shown in percent
@@ -133,15 +132,32 @@ def verdict(scores: dict, problem_type: str) -> list[str]:
     return lines
 
 
-def load_baseline(folder: str | Path):
-    """The baseline and most frequent answer of a fine-tuning run, or `(None, None)` where its training folder is gone.
+def refit_baseline(folder: str | Path, results: dict) -> tuple:
+    """The baseline and most frequent answer of the rows that `folder` was fine-tuned on, fitted anew.
 
-    It is a pickle, so it is read only from beside the model folder, where `finetune` put it, never from within.
+    Fitting takes seconds; a stored fit would have to be unpickled.
+
+    Args:
+        folder: The model folder; beside it lies what its run was told.
+        results: Its `eval_results.json`, which knows the fingerprint of the training rows.
+
+    Returns:
+        Both `None` where the run's arguments or its training file are gone, or hold other rows now.
     """
-    import joblib
+    from training.baseline import fit_baseline, majority
 
-    path = run_folder.training_dir(folder) / BASELINE_FILE
-    return joblib.load(path) if path.is_file() else (None, None)
+    path = run_folder.training_dir(folder) / run_folder.ARGUMENTS_FILE
+    arguments = FinetuneArguments(**read_json(path)) if path.is_file() else None
+    if arguments is None or not Path(arguments.train_file).is_file():
+        return None, None
+    training, _ = labelled.load_split(arguments)
+    if labelled.fingerprint(training) != results.get("rows", {}).get("fingerprint"):
+        return None, None
+    problem_type = arguments.problem_type or labelled.SINGLE_LABEL
+    return (
+        fit_baseline(training.texts, training.labels, problem_type, training.pairs),
+        majority(training.labels, problem_type),
+    )
 
 
 def main(arguments: EvaluateArguments):
@@ -163,7 +179,7 @@ def main(arguments: EvaluateArguments):
     data = labelled.load_labelled(
         arguments.test_file, *columns, task.problem_type, arguments.encoding, task.label_names
     )
-    baseline, majority = load_baseline(folder)
+    baseline, majority = refit_baseline(folder, results)
     scores = score_all(load_finetuned(folder), baseline, majority, data)
     if arguments.output_file is not None:
         results = {"model": folder.name, "problem_type": task.problem_type}
@@ -172,7 +188,7 @@ def main(arguments: EvaluateArguments):
     run_folder.write_json(results_path, results)
     print_scores(name, scores, task)
     if baseline is None:
-        print(f"no {run_folder.training_dir(folder).name} beside the model: TF-IDF cannot be compared on these rows")
+        print("the rows it was fine-tuned on are no longer there: TF-IDF cannot be fitted to compare")
     print(f"written to {results_path}{f', in place of an earlier {name}' if replaced else ''}")
 
 

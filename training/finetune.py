@@ -9,7 +9,7 @@ import time
 import typing
 from pathlib import Path
 
-from training import labelled, run_folder
+from training import card, labelled, run_folder
 from training.arguments import FinetuneArguments
 from training.errors import UserError
 
@@ -17,7 +17,6 @@ from training.errors import UserError
 if typing.TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ARGUMENTS_FILE = "arguments.json"
 FREE_TO_CHANGE = ("resume", "report_to", "save_steps")  # may differ when a run is resumed
 DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -62,7 +61,7 @@ def check_model(model: str):
 
 def check_resumable(arguments: FinetuneArguments):
     """Raise a `UserError` if the interrupted run was told something else than this one."""
-    path = run_folder.training_dir(arguments.output_dir) / ARGUMENTS_FILE
+    path = run_folder.training_dir(arguments.output_dir) / run_folder.ARGUMENTS_FILE
     if not arguments.resume or not path.is_file():
         return
     before = json.loads(path.read_text(encoding="utf-8"))
@@ -189,7 +188,7 @@ def prepare_training_dir(arguments: FinetuneArguments) -> Path | None:
             print(f"removing {old}, left by an earlier run")
             shutil.rmtree(old)
     folder.mkdir(parents=True, exist_ok=True)
-    run_folder.write_json(folder / ARGUMENTS_FILE, dataclasses.asdict(arguments))
+    run_folder.write_json(folder / run_folder.ARGUMENTS_FILE, dataclasses.asdict(arguments))
     return checkpoint
 
 
@@ -260,6 +259,7 @@ def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
         tokenizer.save_pretrained(folder)
         run_folder.write_json(folder / TASK_FILE, dataclasses.asdict(finetuned.task))
         run_folder.write_json(folder / RESULTS_FILE, results)
+        card.write_card(folder)
 
 
 def settings(arguments: FinetuneArguments) -> dict:
@@ -315,18 +315,14 @@ def make_task(arguments: FinetuneArguments, problem_type: str, max_length: int, 
     )
 
 
-def compare(arguments: FinetuneArguments, finetuned, training, validation: labelled.LabelledData) -> dict:
-    """`evaluate.score_all` beside a baseline fitted on the training rows, which is left for `evaluate` to find."""
-    import joblib
-
+def compare(finetuned, training, validation: labelled.LabelledData) -> dict:
+    """`evaluate.score_all` beside a baseline fitted on the training rows."""
     from training.baseline import fit_baseline, majority
-    from training.evaluate import BASELINE_FILE, score_all
+    from training.evaluate import score_all
 
     problem_type = finetuned.task.problem_type
     baseline = fit_baseline(training.texts, training.labels, problem_type, training.pairs)
-    most_frequent = majority(training.labels, problem_type)
-    joblib.dump((baseline, most_frequent), run_folder.training_dir(arguments.output_dir) / BASELINE_FILE)
-    return score_all(finetuned, baseline, most_frequent, validation)
+    return score_all(finetuned, baseline, majority(training.labels, problem_type), validation)
 
 
 def finetune(arguments: FinetuneArguments) -> dict:
@@ -367,11 +363,16 @@ def finetune(arguments: FinetuneArguments) -> dict:
 
     task = make_task(arguments, problem_type, max_length, training.label_names)
     finetuned = FineTuned(model, tokenizer, task)
-    scores = compare(arguments, finetuned, training, validation)
+    scores = compare(finetuned, training, validation)
     results = {
         "task": task.task,
         "problem_type": problem_type,
-        "rows": {"training": len(training.dataset), "blank_dropped": training.blank, "cut": cut},
+        "rows": {
+            "training": len(training.dataset),
+            "blank_dropped": training.blank,
+            "cut": cut,
+            "fingerprint": labelled.fingerprint(training),
+        },
         "steps": trainer.state.global_step,
         "seed": arguments.seed,
         "settings": settings(arguments),

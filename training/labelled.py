@@ -2,6 +2,8 @@
 
 import dataclasses
 import difflib
+import hashlib
+import json
 import math
 import typing
 from collections import Counter
@@ -287,3 +289,11 @@ def count_shared(training: LabelledData, validation: LabelledData) -> int:
     """Number of validation rows whose text is that of a training row."""
     known = set(training.text_keys())
     return sum(key in known for key in validation.text_keys())
+
+
+def fingerprint(data: LabelledData) -> str:
+    """A hash of texts and labels in their order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for key, label in zip(data.text_keys(), data.labels, strict=True):
+        digest.update(json.dumps([key, label]).encode())
+    return digest.hexdigest()
