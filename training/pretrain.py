@@ -26,7 +26,7 @@ from training.errors import UserError
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
 from training.run_folder import check_output_dir, publishing, training_dir, write_json
 from training.schedule import Journal, Plan
-from training.tokenizer import load_tokenizer, train_tokenizer, unknown_share
+from training.tokenizer import describe_unknown, load_tokenizer, train_tokenizer, unknown_share
 from training.trainer import (
     Deadline,
     PlanCallback,
@@ -272,10 +272,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         f"encoded: {tokens:,} tokens in {len(train):,} blocks of {block_size} for training, "
         f"{len(held_out):,} blocks held out ({len(split['held_out']):,} documents)"
     )
-    shares = ", ".join(
-        f"{script} {count['unknown'] / max(1, count['characters']):.2%}" for script, count in unknown.items()
-    )
-    say(f"unknown to the tokenizer: {shares}")
+    say(f"unknown to the tokenizer: {describe_unknown(unknown)}")
     return Prepared(tokenizer, train, held_out.select(range(min(len(held_out), EVALUATION_BLOCKS))), facts)
 
 

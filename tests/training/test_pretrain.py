@@ -218,7 +218,7 @@ def test_wrong_arguments_are_one_line_and_leave_nothing(tmp_path, text_file, cap
 
 
 @pytest.mark.parametrize(
-    ("content", "line"), [("我爱读书\n", "2 documents"), ("我爱\n读书\n好书\n", "fewer than one block of 64")]
+    ("content", "line"), [("我爱读书\n", "1 different documents"), ("我爱\n读书\n好书\n", "fewer than one block of 64")]
 )
 def test_too_little_text_is_one_line_and_leaves_nothing(tmp_path, capsys, content, line, tokenizer):
     path = tmp_path / "small.txt"
