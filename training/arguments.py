@@ -33,10 +33,14 @@ class CorpusArguments:
     encoding: str | None = option("encoding of the files, for example gb18030 (default: recognised)", None)
 
 
+CHINESE_TOKENS_HELP = "what a token of Chinese is: each character, or frequent sequences of them as well"
+
+
 @dataclass(kw_only=True)
 class TokenizerArguments(CorpusArguments):
     """Train a tokenizer on raw text."""
 
+    chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words")
     vocab_size: int | None = option("number of tokens (default: chosen from the text)", None)
     output_dir: str = option("folder to make")
 
@@ -46,6 +50,7 @@ class PretrainArguments(CorpusArguments):
     """Pre-train an encoder by masked language modelling."""
 
     tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
+    chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words")
     vocab_size: int | None = option("number of tokens of a newly trained tokenizer (default: chosen from the text)", None)
     size: Literal["reference", "tiny", "mini", "small", "medium"] = option("shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, "
                                                               "small 4/512, medium 8/512", "tiny")  # fmt: skip

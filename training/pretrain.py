@@ -247,7 +247,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         say(line)
     split = split_corpus(corpus, seed=arguments.seed)
     if tokenizer is None:
-        tokenizer = train_tokenizer(split["train"]["text"], arguments.vocab_size, model_max_length=limit)
+        tokenizer = train_tokenizer(split["train"]["text"], arguments.vocab_size, arguments.chinese_tokens, limit)
         say(f"tokenizer: {len(tokenizer):,} tokens")
     train, held_out = (
         pack(encode(split[part]["text"], tokenizer), block_size, tokenizer.pad_token_id)

@@ -1,6 +1,5 @@
 """Train a tokenizer: `python -m training tokenizer --train_files reviews.txt --output_dir runs/tokenizer`."""
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,156 +17,152 @@ from training.run_folder import check_output_dir, publishing
 
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PREFIX = "##"  # of a piece that goes on with a word
-WORD_START = "\u2581"  # stands before a word while pieces are learnt; NFKC text has it only if it was typed
-# Longest run of letters taken as one word; WordPiece gives up on more than 100, and its time grows with the square.
-MAX_WORD_LENGTH = 50
-ASCII = "".join(map(chr, range(33, 127)))
-MAX_DEFAULT_VOCAB_SIZE = 8000
+SPACE = "\u2581"  # stands for a space in front of a word, as in SentencePiece
+# Longest runs taken as one word. WordPiece gives up on more than 100, and its time grows with the square.
+MAX_LETTERS = 50
+MAX_IDEOGRAPHS = 16
+ASCII = "".join(map(chr, range(33, 127))).lower()
+DEFAULT_VOCAB_SIZE = {"characters": 8_000, "words": 20_000}
 UNKNOWN_SAMPLE_CHARACTERS = 1_000_000
-
-HAN = r"\p{Han}\u3000-\u303f\uff00-\uffef"  # ideographs, and the punctuation and full-width forms set beside them
-DECODED_SPACES = (
-    rf"(?<=[{HAN}]) | (?=[{HAN}])",  # Chinese is written without spaces
-    r" (?=[,.!?;:%)\]}'])|(?<=[(\[{']) ",  # English punctuation stands at its word
-)
 
 
 def normalizer() -> normalizers.Normalizer:
     """The rules by which text is made alike before it is cut into tokens, in training and ever after.
 
     NFKC (full-width letters, digits and punctuation become half-width; compatibility ideographs their plain form),
-    then lower case, then every control character and run of white space one space. Accents and traditional
+    then lower case, then every run of control characters and white space one space. Accents and traditional
     characters stay as they are.
     """
     return normalizers.Sequence(
         [
             normalizers.NFKC(),
             normalizers.Lowercase(),
-            normalizers.Replace(Regex(r"[\s\p{C}]+"), " "),
+            normalizers.Replace(Regex(rf"[\s\p{{C}}{SPACE}]+"), SPACE),
+            normalizers.Prepend(SPACE),
         ]
     )
 
 
-def is_word_character(char: str) -> bool:
-    """Whether runs of the character form words to be learnt in pieces: letters, marks and digits, but no ideographs."""
-    return unicodedata.category(char)[0] in "LM" and not _is_ideograph(char) or char.isdecimal()
-
-
-def _is_ideograph(char: str) -> bool:
-    return script_of(char) == "Han"
-
-
 def train_tokenizer(
-    texts: Iterable[str], vocab_size: int | None = None, model_max_length: int = 512
+    texts: Iterable[str],
+    vocab_size: int | None = None,
+    chinese_tokens: str = "characters",
+    model_max_length: int = 512,
 ) -> TinyBertTokenizer:
-    """A WordPiece tokenizer in which every ideograph and punctuation mark is a token and words are cut into pieces.
+    """A tokenizer of characters and frequent pieces, which takes the longest piece that fits (WordPiece).
 
     A character that the vocabulary lacks becomes one `[UNK]` by itself: it never swallows the word or clause around
-    it. The vocabulary depends on `texts` and `vocab_size` alone.
+    it. Decoding gives back the spaces between words, and none beside Chinese. The vocabulary depends on the arguments
+    alone.
 
     Args:
         texts: Documents; read twice.
         vocab_size: Number of tokens. `None`: every character seen often enough and the pieces seen more often still,
-            at most 8,000; "often enough" is twice, and once more for every 2 million characters.
+            up to a limit (8,000, with words 20,000); "often enough" is twice, and once more for every 2 million
+            characters.
+        chinese_tokens: `"characters"`: each ideograph is a token. `"words"`: frequent sequences of ideographs are
+            tokens as well.
         model_max_length: Tokens at which `tokenizer(text)` cuts.
 
     Raises:
         UserError: If `vocab_size` is larger than the text supports, or too small for ASCII.
     """
-    counts: Counter[str] = Counter()
-    rules = normalizer()
-    for text in texts:
-        counts.update(rules.normalize_str(text))
-    del counts[" "]
-    min_count = 2 + counts.total() // 2_000_000
-    budget = (vocab_size or MAX_DEFAULT_VOCAB_SIZE) - len(SPECIAL_TOKENS)
-    alphabet = _choose_alphabet(counts, min_count if vocab_size is None else 2, budget)
-    if any(char not in alphabet for char in ASCII.lower()):
-        least = len(SPECIAL_TOKENS) + sum(_places(char) for char in set(ASCII.lower()))
-        raise UserError(f"--vocab_size {vocab_size} is too small: ASCII alone takes {least} tokens")
-    words = [char for char in alphabet if is_word_character(char)]
-    base = [*alphabet, *(PREFIX + char for char in words)]
-    # A piece of an unspaced script is a word of its own; one of a spaced script should be seen more than by accident.
-    pieces = _learn_pieces(texts, words, budget - len(base), 2 if vocab_size else 5 * min_count)
-    vocab = [*SPECIAL_TOKENS, *base, *pieces]
-    if vocab_size is not None and len(vocab) < vocab_size:
+    counts = _count_characters(texts)
+    min_count = 2 + counts.total() // 2_000_000 if vocab_size is None else 1
+    base_size = len(SPECIAL_TOKENS) + 1  # SPACE
+    budget = (vocab_size or DEFAULT_VOCAB_SIZE[chinese_tokens]) - base_size
+    if budget < len(set(ASCII)):
         raise UserError(
-            f"--vocab_size {vocab_size} is larger than the text supports: ask for {len(vocab)} or fewer, or give more "
-            "text"
+            f"--vocab_size {vocab_size} is too small: ASCII alone takes {base_size + len(set(ASCII))} tokens"
+        )
+    alphabet = _choose_alphabet(counts, min_count, budget)
+    words = _word_pattern(alphabet, chinese_tokens)
+    # A piece should be seen more than by accident: five times as often as a character.
+    pieces = _learn_pieces(texts, alphabet, words, budget - len(alphabet), 5 * min_count if vocab_size is None else 2)
+    vocab = [*SPECIAL_TOKENS, SPACE, *alphabet, *pieces]
+    if vocab_size is not None and len(vocab) < vocab_size:
+        hint = ", or --chinese_tokens words" if chinese_tokens == "characters" else ""
+        raise UserError(
+            f"--vocab_size {vocab_size} is larger than the text supports: ask for {len(vocab)} or fewer{hint}, or give "
+            "more text"
         )
     return _assemble(vocab, words, model_max_length)
 
 
-def _places(char: str) -> int:
-    """Tokens that a character takes: one, or two if it can go on with a word."""
-    return 2 if is_word_character(char) else 1
+def _count_characters(texts: Iterable[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    rules = normalizer()
+    for text in texts:
+        counts.update(rules.normalize_str(text))
+    del counts[SPACE]
+    return counts
 
 
-def _choose_alphabet(counts: Counter[str], min_count: int, budget: int) -> list[str]:
+def _choose_alphabet(counts: Counter[str], min_count: int, number: int) -> list[str]:
     """The characters of the vocabulary: ASCII, so that no later text is at a loss, then by frequency."""
     frequent = sorted((char for char, count in counts.items() if count >= min_count), key=lambda c: (-counts[c], c))
-    chosen: list[str] = []
-    for char in dict.fromkeys([*ASCII.lower(), *frequent]):
-        budget -= _places(char)
-        if budget < 0:
-            break
-        chosen.append(char)
-    return sorted(chosen)
+    return sorted(list(dict.fromkeys([*ASCII, *frequent]))[:number])
 
 
-def _learn_pieces(texts: Iterable[str], words: list[str], number: int, min_count: int) -> list[str]:
-    """At most `number` pieces of more than one character, the most useful first.
+def _word_pattern(alphabet: list[str], chinese_tokens: str) -> str:
+    """What runs of characters are looked up in pieces, each with the space in front of it; all else stands alone.
 
-    Byte-pair merges over words with a start mark in front, so that the numbers of symbols, by which the trainer
-    breaks ties, are those of a sorted alphabet: with the trainer's own "##" they would change from run to run.
+    Only characters of the alphabet: an unknown one ends the run, and becomes an `[UNK]` by itself.
     """
-    if number <= 0:
-        return []
-    learner = Tokenizer(models.BPE())
-    learner.normalizer = normalizer()
-    learner.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(f"{_character_class(words)}{{2,{MAX_WORD_LENGTH}}}"), "removed", invert=True),
-            pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always", split=False),
-        ]
-    )
-    alphabet = [*words, WORD_START]
-    # Besides pieces, each letter may come up once merged with the start mark.
-    trainer = trainers.BpeTrainer(
-        vocab_size=len(alphabet) + len(words) + number,
-        min_frequency=min_count,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
-    learner.train_from_iterator(iter(texts), trainer)
-    learnt = sorted(learner.get_vocab().items(), key=lambda item: item[1])
-    pieces = [
-        token.removeprefix(WORD_START) if token.startswith(WORD_START) else PREFIX + token
-        for token, _ in learnt
-        if len(token.removeprefix(WORD_START)) > 1
-    ]
-    return list(dict.fromkeys(pieces))[:number]
+    letters = [char for char in alphabet if _is_letter(char)]
+    pattern = f"{SPACE}?{_character_class(letters)}{{1,{MAX_LETTERS}}}"
+    ideographs = [char for char in alphabet if script_of(char) == "Han"]
+    if chinese_tokens == "words" and ideographs:
+        pattern += f"|{_character_class(ideographs)}{{1,{MAX_IDEOGRAPHS}}}"
+    return pattern
+
+
+def _is_letter(char: str) -> bool:
+    """Whether runs of the character are written as words between spaces: letters, marks and digits, not ideographs."""
+    return char.isdecimal() or (unicodedata.category(char)[0] in "LM" and script_of(char) != "Han")
 
 
 def _character_class(chars: Iterable[str]) -> str:
     return "[" + "".join(f"\\x{{{ord(char):x}}}" for char in chars) + "]"
 
 
-def _assemble(vocab: list[str], words: list[str], model_max_length: int) -> TinyBertTokenizer:
+def _learn_pieces(texts: Iterable[str], alphabet: list[str], words: str, number: int, min_count: int) -> list[str]:
+    """At most `number` pieces of more than one character, the most useful first, by byte-pair merges.
+
+    Without a prefix for pieces inside a word, the trainer numbers its symbols by a sorted alphabet; with "##" it would
+    number them in the order of a hash table, and break ties by that, differently in every run.
+    """
+    if number <= 0:
+        return []
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizer()
+    learner.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
+    symbols = [SPACE, *alphabet]
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(symbols) + number,
+        min_frequency=min_count,
+        initial_alphabet=symbols,
+        limit_alphabet=len(symbols),
+        show_progress=False,
+    )
+    learner.train_from_iterator(iter(texts), trainer)
+    learnt = sorted(learner.get_vocab().items(), key=lambda item: item[1])
+    return [token for token, _ in learnt if len(token) > 1]
+
+
+def _assemble(vocab: list[str], words: str, model_max_length: int) -> TinyBertTokenizer:
     backend = Tokenizer(
         models.WordPiece(
             {token: index for index, token in enumerate(vocab)},
             unk_token=UNK,
-            continuing_subword_prefix=PREFIX,
-            max_input_chars_per_word=MAX_WORD_LENGTH,
+            continuing_subword_prefix="",
+            max_input_chars_per_word=MAX_LETTERS + 1,
         )
     )
     backend.normalizer = normalizer()
-    # Runs of letters that the vocabulary has; any other character by itself; white space nowhere.
+    # A space is kept in front of words and opening brackets, and falls away beside Chinese and other punctuation.
     backend.pre_tokenizer = pre_tokenizers.Split(
-        Regex(f"{_character_class(words)}{{1,{MAX_WORD_LENGTH}}}|\\S"), "removed", invert=True
+        Regex(rf"{words}|{SPACE}(?=[(\[{{\"'])|[^{SPACE}]"), "removed", invert=True
     )
     backend.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
@@ -176,9 +171,10 @@ def _assemble(vocab: list[str], words: list[str], model_max_length: int) -> Tiny
     )
     backend.decoder = decoders.Sequence(
         [
-            decoders.WordPiece(prefix=PREFIX, cleanup=False),
             decoders.Fuse(),
-            *(decoders.Replace(Regex(spaces), "") for spaces in DECODED_SPACES),
+            decoders.Replace(SPACE, " "),
+            decoders.Strip(content=" ", left=1, right=0),
+            decoders.Replace(Regex(r"(?<=\p{Han}) (?=\p{Han})"), ""),  # a space that a model may predict there
         ]
     )
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
@@ -275,10 +271,10 @@ def main(arguments: TokenizerArguments):
     )
     for line in report.lines():
         say(line)
-    tokenizer = train_tokenizer(corpus["text"], arguments.vocab_size)
-    characters = sum(map(len, _sample(corpus["text"], UNKNOWN_SAMPLE_CHARACTERS)))
+    tokenizer = train_tokenizer(corpus["text"], arguments.vocab_size, arguments.chinese_tokens)
     sample = list(_sample(corpus["text"], UNKNOWN_SAMPLE_CHARACTERS))
-    tokens = sum(map(len, tokenizer(sample, add_special_tokens=False, truncation=False)["input_ids"]))
+    characters = sum(map(len, sample))
+    tokens = sum(map(len, tokenizer(sample, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]))
     say(f"{len(tokenizer):,} tokens in the vocabulary; {characters / max(1, tokens):.2f} characters to a token")
     say(f"unknown to the tokenizer: {describe_unknown(unknown_share(sample, tokenizer))}")
     for text in sample[:3]:
