@@ -60,7 +60,7 @@ class PretrainArguments(CorpusArguments):
     time_budget: str | None = option("budget in time for the whole command, for example 90s, 30m, 1h30m; 10m if no "
                                       "budget is given", None)  # fmt: skip
     block_size: int | None = option("length of a packed training block in tokens (default: 128, or the model's limit)", None)
-    batch_size: int = option("blocks in an optimizer step", 64)
+    batch_size: int = option("blocks in an optimizer step", 32)
     micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
     mlm_probability: float = option("share of tokens to predict in training", 0.2)
     learning_rate: float = option("peak learning rate", 2e-3)

@@ -49,11 +49,11 @@ SAVING_SECONDS = 4.0
 # Shapes of Turc et al. 2019 (arXiv 1908.08962). Pre-norm, rotary positions, a tied decoder and mean pooling are
 # departures from the reference model; see the experiment log for what each gained.
 _SMALL_ENCODER = {
-    "norm_placement": "pre",
     "position_embedding_type": "rotary",
     "tie_word_embeddings": True,
     "classifier_pooling": "mean",
     "max_position_embeddings": MAX_POSITIONS,
+    "initializer_range": 0.05,
 }
 SIZES: dict[str, dict] = {
     "reference": {},

@@ -21,6 +21,7 @@ SPACE = "\u2581"  # stands for a space in front of a word, as in SentencePiece
 # Longest runs taken as one word. WordPiece gives up on more than 100, and its time grows with the square.
 MAX_LETTERS = 50
 MAX_IDEOGRAPHS = 16
+MAX_PIECES = 1_000_000
 ASCII = "".join(map(chr, range(33, 127))).lower()
 DEFAULT_VOCAB_SIZE = {"characters": 8_000, "words": 20_000}
 UNKNOWN_SAMPLE_CHARACTERS = 1_000_000
@@ -134,6 +135,7 @@ def _learn_pieces(texts: Iterable[str], alphabet: list[str], words: str, number:
     """
     if number <= 0:
         return []
+    number = min(number, MAX_PIECES)  # the trainer reserves memory for what it is asked for
     learner = Tokenizer(models.BPE())
     learner.normalizer = normalizer()
     learner.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
