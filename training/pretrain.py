@@ -44,7 +44,7 @@ MAX_POSITIONS = 512
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
 EVALUATION_BATCH_SIZE = 32
 CALIBRATION_STEPS = 3
-SAVING_SECONDS = 4.0
+SAVING_SECONDS = 5.0
 
 # Shapes of Turc et al. 2019 (arXiv 1908.08962). Pre-norm, rotary positions, a tied decoder and mean pooling are
 # departures from the reference model; see the experiment log for what each gained.
@@ -102,13 +102,12 @@ def main(arguments: PretrainArguments):
         with FileLock(work_dir / "lock", timeout=0):
             _start_afresh_unless_resuming(arguments, work_dir)
             prepared, model = _prepare(arguments, work_dir)
-            new_work_dir = False  # from here on there is something to resume
             results = _train(arguments, prepared, model, work_dir)
             _publish(output_dir, model, prepared, results)
     except Timeout:
         raise UserError(f"another run is writing {output_dir}; wait for it, or name another --output_dir") from None
     except UserError:
-        if new_work_dir:
+        if new_work_dir and not list(work_dir.glob("checkpoint-*")):  # nothing to resume
             _remove(work_dir)
         raise
     _remove(work_dir / "prepared")
