@@ -128,6 +128,7 @@ class TinyBertEmbeddings(nn.Module):
         self, input_ids: torch.LongTensor | None, position_ids: torch.LongTensor, inputs_embeds: torch.Tensor | None
     ) -> torch.Tensor:
         if inputs_embeds is None:
+            assert input_ids is not None
             _check_range("input_ids", input_ids, self.token_embeddings.num_embeddings, "vocab_size")
             inputs_embeds = self.token_embeddings(input_ids)  # (B, S, H)
         if self.position_embeddings is None:
@@ -182,6 +183,7 @@ class TinyBertMLP(nn.Module):
 
     def __init__(self, config: TinyBertConfig):
         super().__init__()
+        assert config.intermediate_size is not None  # the config fills it in
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size)
         self.act = nn.GELU()
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -252,12 +254,12 @@ class TinyBertModel(TinyBertPreTrainedModel):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embeddings.token_embeddings
 
-    def set_input_embeddings(self, value: nn.Embedding):
+    def set_input_embeddings(self, value: nn.Embedding):  # type: ignore[override]  # ids need an Embedding, no Module
         self.embeddings.token_embeddings = value
 
     @merge_with_config_defaults
     @capture_outputs
-    def forward(
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
@@ -287,6 +289,7 @@ class TinyBertModel(TinyBertPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
         inputs = input_ids if inputs_embeds is None else inputs_embeds
+        assert inputs is not None
         if attention_mask is not None:
             _check_mask(attention_mask, *inputs.shape[:2])
         position_ids = self._position_ids(inputs, attention_mask, position_ids)
@@ -378,7 +381,7 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
         self.mlm_head.decoder = new_embeddings
 
     @can_return_tuple
-    def forward(
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
@@ -429,13 +432,14 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
 
     def __init__(self, config: TinyBertConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
+        assert config.num_labels is not None  # the config fills in its labels
+        self.num_labels: int = config.num_labels
         self.tinybert = TinyBertModel(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
     @can_return_tuple
-    def forward(
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
@@ -479,7 +483,7 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             if first is None:
                 return hidden_states[:, 0]
             return hidden_states[torch.arange(len(first), device=first.device), first]
-        if first is None:
+        if attention_mask is None or first is None:
             return hidden_states.mean(dim=1)
         weights = (attention_mask != 0).to(hidden_states.dtype)[:, :, None]
         return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
@@ -498,7 +502,7 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             labels = labels.reshape(-1).long()
             _check_range("labels", labels[labels != IGNORE_INDEX], self.num_labels, "num_labels")
             total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
-            num_items = (labels != IGNORE_INDEX).sum().clamp(min=1)
+            num_items: torch.Tensor | int = (labels != IGNORE_INDEX).sum().clamp(min=1)
         else:
             labels = labels.reshape(logits.shape).float()
             loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits

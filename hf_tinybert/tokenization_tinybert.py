@@ -11,7 +11,7 @@ class TinyBertTokenizer(PreTrainedTokenizerFast):
     the folder as that gets the same ids.
     """
 
-    model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012 - as transformers declares it
+    model_input_names = ["input_ids", "attention_mask"]
 
     def __call__(self, *args, truncation=None, **kwargs):
         return super().__call__(*args, truncation=True if truncation is None else truncation, **kwargs)

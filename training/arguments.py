@@ -26,8 +26,9 @@ def option(help: str, default=dataclasses.MISSING):
 class CorpusArguments:
     """Where the raw text comes from."""
 
-    train_files: list[str] | None = option("files or globs: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l), "
-                                           ".parquet", None)  # fmt: skip
+    train_files: list[str] | None = option(  # noqa: RUF009 - a field, its default None
+        "files or globs: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l), .parquet", None
+    )
     dataset: str | None = option("id or folder of a dataset, in place of files", None)
     text_column: str = option("column that holds the text (tables and datasets)", "text")
     encoding: str | None = option("encoding of the files, for example gb18030 (default: recognised)", None)
@@ -51,15 +52,21 @@ class PretrainArguments(CorpusArguments):
 
     tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
     chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words")
-    vocab_size: int | None = option("number of tokens of a newly trained tokenizer (default: chosen from the text)", None)
-    size: Literal["reference", "tiny", "mini", "small", "medium"] = option("shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, "
-                                                              "small 4/512, medium 8/512", "tiny")  # fmt: skip
+    vocab_size: int | None = option(
+        "number of tokens of a newly trained tokenizer (default: chosen from the text)", None
+    )
+    size: Literal["reference", "tiny", "mini", "small", "medium"] = option(
+        "shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, small 4/512, medium 8/512", "tiny"
+    )
     model: str | None = option("folder of a model to continue from, in place of a size", None)
     max_steps: int | None = option("budget in optimizer steps", None)
     max_tokens: int | None = option("budget in training tokens", None)
-    time_budget: str | None = option("budget in time for the whole command, for example 90s, 30m, 1h30m; 10m if no "
-                                      "budget is given", None)  # fmt: skip
-    block_size: int | None = option("length of a packed training block in tokens (default: 128, or the model's limit)", None)
+    time_budget: str | None = option(
+        "budget in time for the whole command, for example 90s, 30m, 1h30m; 10m if no budget is given", None
+    )
+    block_size: int | None = option(
+        "length of a packed training block in tokens (default: 128, or the model's limit)", None
+    )
     batch_size: int = option("blocks in an optimizer step", 32)
     micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
     mlm_probability: float = option("share of tokens to predict in training", 0.2)
@@ -240,7 +247,9 @@ def parse_duration(text: str) -> float:
         UserError: If it is no duration, or none at all.
     """
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip().lower())
-    seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1))) if match else 0
+    seconds = (
+        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
+    )
     if not seconds:
         raise UserError(f"--time_budget {text!r} is not a duration; write for example 90s, 30m or 1h30m")
     return seconds

@@ -93,7 +93,9 @@ def _facts(results: dict) -> str:
     if "train_documents" in corpus:
         lines.append(f"{corpus['train_documents']:,} documents, {corpus['train_tokens']:,} tokens.")
     if "tokens" in results:
-        lines.append(f"{results['steps']:,} steps, {results['tokens']:,} tokens seen ({results['epochs']:.1f} epochs).")
+        lines.append(
+            f"{results['steps']:,} steps, {results['tokens']:,} tokens seen ({results['epochs']:.1f} epochs)."
+        )
     if "rows" in results:
         lines.append(f"Fine-tuned on {results['rows']['training']:,} rows in {results['steps']:,} steps.")
     settings = ", ".join(f"`{key}`: {value}" for key, value in results.get("settings", {}).items())

@@ -54,7 +54,9 @@ def main(arguments: DemoArguments):
     dropped = ", ".join(f"{count:,} {why}" for why, count in reviews.dropped.items())
     say(f"{len(reviews.train):,} rows for training, {len(reviews.held_out):,} held out; dropped: {dropped}")
 
-    steps.begin("tokenizer", f"python -m training tokenizer --train_files {data}/reviews.txt --output_dir {folder}/tokenizer")
+    steps.begin(
+        "tokenizer", f"python -m training tokenizer --train_files {data}/reviews.txt --output_dir {folder}/tokenizer"
+    )
     tokenizer.main(TokenizerArguments(train_files=[f"{data}/reviews.txt"], output_dir=f"{folder}/tokenizer"))
 
     steps.begin(
@@ -91,7 +93,9 @@ def main(arguments: DemoArguments):
         )
     )
     steps.end()
-    print("\ntime: " + ", ".join(f"{name} {as_text(seconds)}" for name, seconds in steps.durations.items()), flush=True)
+    print(
+        "\ntime: " + ", ".join(f"{name} {as_text(seconds)}" for name, seconds in steps.durations.items()), flush=True
+    )
 
 
 class _Steps:
@@ -167,7 +171,9 @@ def _write(reviews: Reviews, folder: Path):
         with (folder / f"{name}.tsv").open("w", encoding="utf-8", newline="\n") as file:
             writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
             writer.writerows([("label", "text"), *rows])
-    (folder / "reviews.txt").write_text("".join(f"{text}\n" for _, text in reviews.train), encoding="utf-8", newline="\n")
+    (folder / "reviews.txt").write_text(
+        "".join(f"{text}\n" for _, text in reviews.train), encoding="utf-8", newline="\n"
+    )
 
 
 def fill_mask(model: str, sentences: tuple[str, ...], top_k: int = 5) -> list[str]:

@@ -133,9 +133,7 @@ def piece_mask(position_ids: torch.Tensor) -> torch.Tensor:
 
 def evaluation_batches(blocks: Dataset, tokenizer, batch_size: int):
     """Batches of `blocks` in order, masked at 15 % with masks that depend on nothing but the row."""
-    collator = PackedMaskingCollator(
-        tokenizer, mlm_probability=MASK_EVALUATION_PROBABILITY, seed=MASK_EVALUATION_SEED
-    )
+    collator = PackedMaskingCollator(tokenizer, mlm_probability=MASK_EVALUATION_PROBABILITY, seed=MASK_EVALUATION_SEED)
     for start in range(0, len(blocks), batch_size):
         rows = range(start, min(start + batch_size, len(blocks)))
         batch = blocks[list(rows)]

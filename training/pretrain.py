@@ -1,4 +1,7 @@
-"""Pre-train an encoder: `python -m training pretrain --train_files reviews.txt --time_budget 10m --output_dir runs/zh`."""
+"""Pre-train an encoder.
+
+`python -m training pretrain --train_files reviews.txt --time_budget 10m --output_dir runs/zh`
+"""
 
 import copy
 import dataclasses
@@ -231,17 +234,23 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     Raises:
         UserError: If the text, the tokenizer or the block size cannot be used.
     """
-    limit = model.config.max_position_embeddings if model else TinyBertConfig(**SIZES[arguments.size]).max_position_embeddings
+    limit = (
+        model.config.max_position_embeddings
+        if model
+        else TinyBertConfig(**SIZES[arguments.size]).max_position_embeddings
+    )
     block_size = arguments.block_size or min(BLOCK_SIZE, limit)
     if block_size > limit:
         raise UserError(f"--block_size {block_size} is longer than the model takes ({limit} positions)")
-    tokenizer = load_tokenizer(arguments.model or arguments.tokenizer) if arguments.model or arguments.tokenizer else None
-    if model and len(tokenizer) > model.config.vocab_size:
-        raise UserError(f"--model {arguments.model} has {model.config.vocab_size} embeddings for {len(tokenizer)} tokens")
-
-    corpus, report = load_corpus(
-        arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding
+    tokenizer = (
+        load_tokenizer(arguments.model or arguments.tokenizer) if arguments.model or arguments.tokenizer else None
     )
+    if model and len(tokenizer) > model.config.vocab_size:
+        raise UserError(
+            f"--model {arguments.model} has {model.config.vocab_size} embeddings for {len(tokenizer)} tokens"
+        )
+
+    corpus, report = load_corpus(arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding)
     for line in report.lines():
         say(line)
     split = split_corpus(corpus, seed=arguments.seed)
@@ -306,7 +315,9 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     started = time.monotonic()
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     training_seconds = time.monotonic() - started
-    say(f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always")
+    say(
+        f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always"
+    )
     scores = evaluate(model, prepared.held_out, tokenizer, counts)
     steps = trainer.state.global_step
     return {
@@ -345,7 +356,10 @@ def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[
             )
         max_steps = max(1, int(left / step_seconds))
         journal.write("plan", step=0, max_steps=max_steps, progress=0.0, reserve=reserve, step_seconds=step_seconds)
-        say(f"measured {tokens_per_step / step_seconds:,.0f} tokens/s: {max_steps:,} steps fit into {arguments.time_budget}")
+        say(
+            f"measured {tokens_per_step / step_seconds:,.0f} tokens/s: "
+            f"{max_steps:,} steps fit into {arguments.time_budget}"
+        )
     first, *later = journal.of("plan")
     plan = Plan(first["max_steps"])
     for entry in later:
@@ -457,4 +471,7 @@ def _summarise(output_dir: Path, results: dict):
         f"masked tokens right {scores['accuracy']:.1%} (guessing: {scores['unigram_accuracy']:.1%}); "
         "the last checkpoint is the one kept"
     )
-    say(f"{output_dir} is ready. Next: python -m training finetune --model {output_dir} --train_file ... --output_dir ...")
+    say(
+        f"{output_dir} is ready. "
+        f"Next: python -m training finetune --model {output_dir} --train_file ... --output_dir ..."
+    )

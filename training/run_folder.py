@@ -11,6 +11,7 @@ from training.errors import UserError
 
 ARGUMENTS_FILE = "arguments.json"  # in the training folder: what the run was told, paths included
 
+
 def check_output_dir(output_dir: str | Path) -> Path:
     """The path of a folder to be made.
 

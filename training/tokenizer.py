@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from hf_tinybert import TinyBertTokenizer
@@ -84,8 +94,8 @@ def train_tokenizer(
     if vocab_size is not None and len(vocab) < vocab_size:
         hint = ", or --chinese_tokens words" if chinese_tokens == "characters" else ""
         raise UserError(
-            f"--vocab_size {vocab_size} is larger than the text supports: ask for {len(vocab)} or fewer{hint}, or give "
-            "more text"
+            f"--vocab_size {vocab_size} is larger than the text supports: ask for {len(vocab)} or fewer{hint}, or "
+            "give more text"
         )
     return _assemble(vocab, words, model_max_length)
 
@@ -209,7 +219,9 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
         raise UserError(f"the tokenizer {folder} cannot be read: {' '.join(str(error).split())}") from error
     missing = [name for name in ("pad", "unk", "cls", "sep", "mask") if getattr(tokenizer, f"{name}_token_id") is None]
     if missing:
-        raise UserError(f"the tokenizer {folder} lacks special tokens: {', '.join(name + '_token' for name in missing)}")
+        raise UserError(
+            f"the tokenizer {folder} lacks special tokens: {', '.join(name + '_token' for name in missing)}"
+        )
     return tokenizer
 
 
@@ -268,9 +280,7 @@ def describe_unknown(shares: dict[str, dict[str, int]]) -> str:
 def main(arguments: TokenizerArguments):
     """Carry out the verb `tokenizer`."""
     output_dir = check_output_dir(arguments.output_dir)
-    corpus, report = load_corpus(
-        arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding
-    )
+    corpus, report = load_corpus(arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding)
     for line in report.lines():
         say(line)
     tokenizer = train_tokenizer(corpus["text"], arguments.vocab_size, arguments.chinese_tokens)
@@ -283,4 +293,7 @@ def main(arguments: TokenizerArguments):
         say(f"for example: {' '.join(tokenizer.tokenize(text[:40]))}")
     with publishing(output_dir) as staging:
         tokenizer.save_pretrained(staging)
-    say(f"{output_dir} is ready. Next: python -m training pretrain --tokenizer {output_dir} --train_files ... --output_dir ...")
+    say(
+        f"{output_dir} is ready. "
+        f"Next: python -m training pretrain --tokenizer {output_dir} --train_files ... --output_dir ..."
+    )

@@ -1,4 +1,4 @@
-"""What Trainer does not do by itself for a pre-training run: a plan that may change, plain lines, a checkpoint journal."""
+"""What Trainer does not do by itself for pre-training: a plan that may change, plain lines, a checkpoint journal."""
 
 import math
 import os

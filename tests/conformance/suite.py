@@ -29,7 +29,7 @@ class TinyBertModelTester:
     hidden_size = 32
     num_hidden_layers = 2
     num_attention_heads = 4
-    switches: dict = {}  # noqa: RUF012
+    switches: dict = {}
 
     def get_config(self) -> TinyBertConfig:
         return TinyBertConfig(
@@ -51,7 +51,7 @@ class TinyBertModelTester:
 
 class ConformanceTests(ModelTesterMixin):
     all_model_classes = (TinyBertModel, TinyBertForMaskedLM, TinyBertForSequenceClassification)
-    switches: dict = {}  # noqa: RUF012
+    switches: dict = {}
 
     def setUp(self):
         self.model_tester = TinyBertModelTester()
@@ -69,7 +69,7 @@ class TestReference(ConformanceTests, unittest.TestCase):
 class TestSwitches(ConformanceTests, unittest.TestCase):
     """Every switch thrown."""
 
-    switches = {  # noqa: RUF012
+    switches = {
         "norm_placement": "pre",
         "position_embedding_type": "rotary",
         "classifier_pooling": "mean",

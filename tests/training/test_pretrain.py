@@ -173,7 +173,9 @@ def test_training_goes_on_from_a_model_with_its_tokenizer(tmp_path, text_file):
     one, two = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("one", "two"))
     assert one.get_vocab() == two.get_vocab()
     assert not same(weights(tmp_path / "one"), weights(tmp_path / "two"))
-    distance = max((weights(tmp_path / "one")[k] - weights(tmp_path / "two")[k]).abs().max() for k in weights(tmp_path / "one"))
+    distance = max(
+        (weights(tmp_path / "one")[k] - weights(tmp_path / "two")[k]).abs().max() for k in weights(tmp_path / "one")
+    )
     assert distance < 0.05  # it went on; new weights would lie much farther away
 
 
@@ -218,7 +220,8 @@ def test_wrong_arguments_are_one_line_and_leave_nothing(tmp_path, text_file, cap
 
 
 @pytest.mark.parametrize(
-    ("content", "line"), [("我爱读书\n", "1 different documents"), ("我爱\n读书\n好书\n", "fewer than one block of 64")]
+    ("content", "line"),
+    [("我爱读书\n", "1 different documents"), ("我爱\n读书\n好书\n", "fewer than one block of 64")],
 )
 def test_too_little_text_is_one_line_and_leaves_nothing(tmp_path, capsys, content, line, tokenizer):
     path = tmp_path / "small.txt"
