@@ -103,7 +103,7 @@ class FinetuneArguments:
     warmup_share: float = option("share of the steps in which the learning rate rises", 0.1)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in fine-tuning", 0.1)
-    token_masking: float = option("share of tokens hidden behind [MASK] in fine-tuning, against learning by heart", 0.3)
+    token_masking: float = option("share of tokens hidden behind [MASK], against learning by heart", 0.3)
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
     output_dir: str = option("folder to make; it appears when the run is finished")

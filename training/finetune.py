@@ -196,8 +196,8 @@ def prepare_training_dir(arguments: FinetuneArguments) -> Path | None:
 def mask_tokens(input_ids, tokenizer, share: float):
     """A copy of `input_ids` (batch_size, sequence_length) with a random share of the tokens behind `[MASK]`.
 
-    Word dropout (Iyyer et al. 2015, "Deep Unordered Composition"): a small encoder otherwise learns a few thousand rows
-    by heart within two epochs. Special tokens stay.
+    Word dropout (Iyyer et al. 2015, "Deep Unordered Composition"): without it a small encoder learns a few thousand
+    rows by heart in two epochs. Special tokens stay.
     """
     import torch
 
@@ -381,6 +381,8 @@ def finetune(arguments: FinetuneArguments) -> dict:
     model, tokenizer = load_pretrained(
         arguments.model, training.label_names, problem_type, arguments.dropout, arguments.label_column
     )
+    if arguments.token_masking and tokenizer.mask_token_id is None:
+        raise UserError(f"--token_masking: the tokenizer of {arguments.model} has no mask token; give 0")
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
     checkpoint = prepare_training_dir(arguments)

@@ -235,3 +235,15 @@ def test_a_mistake_is_one_line_and_leaves_no_folder(pretrained, train_file, tmp_
     assert message in error
     assert error.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_share_of_the_tokens_is_hidden_and_special_ones_stay(tokenizer):
+    torch.manual_seed(0)
+    words = [i for i in range(len(tokenizer)) if i not in tokenizer.all_special_ids]
+    input_ids = torch.tensor(words)[torch.randint(len(words), (200, 100))]
+    input_ids[:, 0], input_ids[:, 90:] = tokenizer.cls_token_id, tokenizer.pad_token_id
+    hidden = finetune.mask_tokens(input_ids, tokenizer, 0.3)
+    changed = hidden != input_ids
+    assert (hidden[changed] == tokenizer.mask_token_id).all()
+    assert not changed[:, 0].any() and not changed[:, 90:].any()
+    assert changed[:, 1:90].float().mean() == pytest.approx(0.3, abs=0.01)
