@@ -944,6 +944,27 @@ def test_bare_encoder_loads_from_a_head_and_a_head_from_the_bare_encoder(tiny_mo
     assert torch.equal(first_output(with_head.tinybert, input_ids), expected)
 
 
+@pytest.mark.parametrize("saved_class", [TinyBertForMaskedLM, TinyBertForSequenceClassification])
+def test_bare_encoder_leaves_the_head_of_a_folder_behind_without_a_warning(tiny_model, tmp_path, log, saved_class):
+    tiny_model(saved_class).save_pretrained(tmp_path)
+
+    AutoModel.from_pretrained(tmp_path)
+
+    assert log.text == ""
+
+
+def test_weights_that_no_class_knows_and_new_heads_are_still_reported(tiny_model, tmp_path, log):
+    model = tiny_model(TinyBertForMaskedLM)
+    model.save_pretrained(tmp_path, state_dict={**model.state_dict(), "mlm_head.extra.weight": torch.zeros(2)})
+
+    AutoModel.from_pretrained(tmp_path)
+    assert "mlm_head.extra.weight" in log.text
+    log.clear()
+
+    AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert "classifier.weight" in log.text and "mlm_head.dense" not in log.text
+
+
 REMOTE_CODE_SCRIPT = """
 import json, sys
 from pathlib import Path
