@@ -316,6 +316,8 @@ class TinyBertModel(TinyBertPreTrainedModel):
         """Given or counted positions, (B, S) or (1, S), within `max_position_embeddings`."""
         limit = self.config.max_position_embeddings
         sequence_length = inputs.shape[1]
+        if sequence_length == 0:
+            raise ValueError(f"The input is 0 tokens long, but must have 1..{limit} (`max_position_embeddings`).")
         if position_ids is not None:
             _check_range("position_ids", position_ids, limit, "max_position_embeddings")
             return position_ids

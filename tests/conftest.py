@@ -1,5 +1,6 @@
 """Tiny models and a tiny tokenizer, shared by all tests. Nothing here reaches the network."""
 
+import logging
 import os
 
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
 
 from hf_tinybert import TinyBertConfig
 
@@ -30,6 +32,16 @@ VOCABULARY = [
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def log(caplog):
+    """What transformers logs, as text; its root logger does not propagate by itself."""
+    root = transformers_logging.get_logger("transformers")
+    root.addHandler(caplog.handler)
+    with caplog.at_level(logging.WARNING):
+        yield caplog
+    root.removeHandler(caplog.handler)
 
 
 @pytest.fixture

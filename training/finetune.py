@@ -100,7 +100,7 @@ def load_pretrained(
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging
 
-    import hf_tinybert  # noqa: F401 - registers
+    from hf_tinybert import TinyBertConfig, TinyBertTokenizer
 
     logging.disable_progress_bar()
     names = label_names or [value_name]
@@ -130,6 +130,8 @@ def load_pretrained(
             f"{config.model_type} has no {' or '.join(DROPOUT_FIELDS)}: its own dropout stays, --dropout is not used"
         )
     _check_loaded(model, loaded.base_model_prefix + ".", info)
+    if isinstance(config, TinyBertConfig):
+        tokenizer = TinyBertTokenizer.from_fast(tokenizer, config.max_position_embeddings)
     return loaded, tokenizer
 
 

@@ -11,9 +11,10 @@ import warnings
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizerBase
+from transformers.utils import logging
 
-from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification
+from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertTokenizer
 from training.arguments import ImportArguments
 from training.errors import UserError
 from training.run_folder import check_output_dir, publishing
@@ -23,6 +24,8 @@ TOKEN_EMBEDDING = "encoder.token_emb.weight"
 POSITION_EMBEDDING = "encoder.pos_emb.weight"
 FEED_FORWARD = "encoder.encoder.layers.0.linear1.weight"
 CLASSIFIER = "cls_head.weight"
+# How the special tokens of BERT are written; a bare tokenizer.json does not say which token plays which part.
+SPECIAL_TOKENS = {f"{part}_token": f"[{part.upper()}]" for part in ("pad", "unk", "cls", "sep", "mask")}
 WRAPPERS = ("model_state_dict", "state_dict")  # how training scripts commonly nest the weights in a checkpoint
 WRAPPER_MODULES = ("module", "_orig_mod")  # name parts added by DistributedDataParallel and torch.compile
 # What torch.load raises on a file that is not its own; found by feeding it damaged ones.
@@ -207,7 +210,7 @@ def _without_wrapper_modules(state_dict):
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder.
+    """The tokenizer in a folder; of a `vocab.txt` alone, BERT's.
 
     Raises:
         UserError: If there is none.
@@ -215,13 +218,29 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     if not Path(folder).is_dir():
         raise UserError(f"--tokenizer {folder}: no such folder")
     try:
+        if {path.name for path in Path(folder).iterdir()} == {"vocab.txt"}:
+            print("note: the tokenizer is a vocab.txt alone; it is read as BERT's WordPiece, which lower-cases")
+            return BertTokenizerFast.from_pretrained(str(folder))
         return AutoTokenizer.from_pretrained(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(f"--tokenizer {folder} holds no tokenizer that can be read ({reason})") from error
 
 
-def _fit_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: str, state_dict: dict[str, torch.Tensor]):
+def _name_special_tokens(tokenizer: PreTrainedTokenizerBase):
+    """Where a tokenizer names none of its special tokens, take those that its vocabulary has in BERT's spelling."""
+    if tokenizer.special_tokens_map:
+        return
+    vocab = tokenizer.get_vocab()
+    found = {name: token for name, token in SPECIAL_TOKENS.items() if token in vocab}
+    if found:
+        tokenizer.add_special_tokens(found)
+        print(f"note: the tokenizer names no special tokens; taken by name: {', '.join(found.values())}")
+
+
+def _fit_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, folder: str, state_dict: dict[str, torch.Tensor]
+) -> PreTrainedTokenizerBase:
     """Check a tokenizer against the model, and have it give what the model takes."""
     for name in (TOKEN_EMBEDDING, POSITION_EMBEDDING):
         if name not in state_dict:
@@ -234,10 +253,10 @@ def _fit_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: str, state_dict: 
         )
     if num_ids < vocab_size:
         print(f"note: the tokenizer has {num_ids} token ids, the model embeds {vocab_size}; the rest are never used")
+    _name_special_tokens(tokenizer)
     if tokenizer.pad_token_id is None:
         print("note: the tokenizer has no padding token, so texts of unequal length cannot be batched")
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    tokenizer.model_max_length = len(state_dict[POSITION_EMBEDDING])
+    return TinyBertTokenizer.from_fast(tokenizer, len(state_dict[POSITION_EMBEDDING]))
 
 
 def main(arguments: ImportArguments):
@@ -248,9 +267,9 @@ def main(arguments: ImportArguments):
     """
     output_dir = check_output_dir(arguments.output_dir)
     state_dict, beside = read_state_dict(arguments.state_dict)
-    tokenizer = load_tokenizer(arguments.tokenizer)
-    _fit_tokenizer(tokenizer, arguments.tokenizer, state_dict)
+    tokenizer = _fit_tokenizer(load_tokenizer(arguments.tokenizer), arguments.tokenizer, state_dict)
     model = import_state_dict(state_dict, arguments.num_attention_heads, arguments.head, tokenizer.pad_token_id)
+    logging.disable_progress_bar()
     with publishing(output_dir) as staging:
         model.save_pretrained(staging)
         tokenizer.save_pretrained(staging)

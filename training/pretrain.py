@@ -19,7 +19,7 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from transformers import PreTrainedTokenizerFast, TrainingArguments
 
-from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM
+from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
 from training import card
 from training.arguments import PretrainArguments, parse_duration
 from training.clock import as_text, elapsed, say
@@ -257,6 +257,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     if tokenizer is None:
         tokenizer = train_tokenizer(split["train"]["text"], arguments.vocab_size, arguments.chinese_tokens, limit)
         say(f"tokenizer: {len(tokenizer):,} tokens")
+    tokenizer = TinyBertTokenizer.from_fast(tokenizer, limit)
     train, held_out = (
         pack(encode(split[part]["text"], tokenizer), block_size, tokenizer.pad_token_id)
         for part in ("train", "held_out")

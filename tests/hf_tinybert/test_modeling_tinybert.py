@@ -1,6 +1,5 @@
 import ast
 import inspect
-import logging
 import math
 import os
 import subprocess
@@ -13,7 +12,6 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert import BertConfig, BertModel
-from transformers.utils import logging as transformers_logging
 
 import hf_tinybert
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertModel
@@ -558,6 +556,11 @@ def test_text_that_is_too_long_is_named_with_the_limit(tiny_model, position_embe
 
 
 @pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
+def test_text_of_no_tokens_is_named_with_the_limit(tiny_model):
+    with pytest.raises(ValueError, match=r"0 tokens.*1\.\.24.*max_position_embeddings"):
+        tiny_model(TinyBertModel)(torch.zeros(2, 0, dtype=torch.long))
+
+
 @pytest.mark.parametrize("wrong_position", [24, -1])
 def test_position_out_of_range_is_named_with_the_limit(tiny_model, position_embedding_type, wrong_position):
     model = tiny_model(TinyBertModel, position_embedding_type=position_embedding_type)
@@ -850,16 +853,6 @@ def test_initial_weights_have_the_configured_spread():
 # ---------------------------------------------------------------------------------------------------------------------
 # Saving and loading
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def log(caplog):
-    """What transformers logs, as text; its root logger does not propagate by itself."""
-    root = transformers_logging.get_logger("transformers")
-    root.addHandler(caplog.handler)
-    with caplog.at_level(logging.WARNING):
-        yield caplog
-    root.removeHandler(caplog.handler)
 
 
 def package_files():

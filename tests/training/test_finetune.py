@@ -63,6 +63,15 @@ def test_the_pipeline_answers_with_the_labels_of_the_user(finished):
     assert [answer["label"] for answer in classify(["房间喜欢书", "早餐讨厌"])] == ["好评", "差评"]
 
 
+def test_the_pipeline_cuts_long_texts_whatever_class_the_tokenizer_came_in(finished, pretrained, log):
+    config = json.loads((pretrained / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert config["tokenizer_class"] != "TinyBertTokenizer"
+    classify = pipeline("text-classification", model=str(finished))
+    answers = classify(["喜欢" + "书" * 100, "讨厌"], batch_size=2)
+    assert [answer["label"] for answer in answers] == ["好评", "差评"]
+    assert log.text == ""
+
+
 def test_the_folder_holds_what_is_published_and_no_path(finished, train_file):
     assert {path.name for path in finished.iterdir()} >= {
         "config.json",

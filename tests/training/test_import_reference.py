@@ -4,9 +4,10 @@ import sys
 
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from hf_tinybert import TinyBertForMaskedLM
+from tests.conftest import VOCABULARY
 from tests.reference_model import make_reference_model
 from training.__main__ import main
 from training.import_reference import import_state_dict
@@ -89,10 +90,51 @@ def test_tokenizer_is_fitted_to_the_model(reference, run_import, tmp_path, tiny_
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer.model_max_length == 16
     assert tokenizer.model_input_names == ["input_ids", "attention_mask"]
-    assert len(tokenizer("我" * 100, truncation=True)["input_ids"]) == 16
+    assert len(tokenizer("我" * 100)["input_ids"]) == 16
     assert TinyBertForMaskedLM.from_pretrained(tmp_path / "out").config.pad_token_id == tokenizer.pad_token_id == 0
     assert tokenizer("我爱你 good")["input_ids"] == tiny_tokenizer("我爱你 good")["input_ids"]
     assert f"the tokenizer has {len(tiny_tokenizer)} token ids, the model embeds 30" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("head, task", [("masked-lm", "fill-mask"), ("classification", "text-classification")])
+def test_pipelines_of_an_imported_folder_cut_long_texts(reference, run_import, tmp_path, log, head, task):
+    assert run_import(reference.state_dict(), f"--head={head}") == 0
+
+    answers = pipeline(task, model=str(tmp_path / "out"))(["我[MASK]", "我[MASK]" + "你" * 100], batch_size=2)
+
+    assert len(answers) == 2
+    assert log.text == ""
+
+
+def test_tokenizer_of_a_vocabulary_file_alone_is_that_of_bert(reference, run_import, tmp_path, tiny_tokenizer, capsys):
+    folder = tmp_path / "vocabulary"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+
+    assert run_import(reference.state_dict(), f"--tokenizer={folder}") == 0
+
+    assert "vocab.txt alone" in capsys.readouterr().out
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in ("我爱你 Good 北京", "他[MASK]喜欢"):
+        assert tokenizer(text)["input_ids"] == tiny_tokenizer(text)["input_ids"]
+
+
+def test_special_tokens_of_a_bare_tokenizer_file_are_taken_by_name(
+    reference, run_import, tmp_path, tiny_tokenizer, capsys
+):
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    tiny_tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+
+    assert run_import(reference.state_dict(), f"--tokenizer={folder}") == 0
+
+    assert "taken by name: [PAD], [UNK], [CLS], [SEP], [MASK]" in capsys.readouterr().out
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer.special_tokens_map == tiny_tokenizer.special_tokens_map
+    assert (
+        tokenizer(["我[MASK]", "我爱你"], padding=True)["input_ids"]
+        == tiny_tokenizer(["我[MASK]", "我爱你"], padding=True)["input_ids"]
+    )
 
 
 @pytest.mark.parametrize("wrap", ["model_state_dict", "state_dict"])

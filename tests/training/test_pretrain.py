@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from training import pretrain as pretrain_module
 from training.__main__ import main
@@ -57,6 +57,17 @@ def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, 
         assert fact in out
     for path in folder.iterdir():
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
+
+
+def test_a_given_tokenizer_cuts_at_what_the_model_takes(tmp_path, text_file):
+    tokenizer, folder = tmp_path / "tokenizer", tmp_path / "zh"
+    assert main(["tokenizer", "--train_files", text_file, "--output_dir", str(tokenizer)]) == 0
+    assert AutoTokenizer.from_pretrained(tokenizer).model_max_length > 64
+    given = ["--tokenizer", tokenizer, "--max_steps", 1]
+    assert run("--train_files", text_file, *FAST, *given, "--output_dir", folder) == 0
+    assert AutoTokenizer.from_pretrained(folder).model_max_length == 64
+    fill = pipeline("fill-mask", model=str(folder))
+    assert fill("我[MASK]" + "喜欢" * 100)[0]["sequence"].startswith("我")
 
 
 def test_it_learns_from_context(tmp_path, text_file):
