@@ -12,6 +12,7 @@ from pathlib import Path
 from training import card, labelled, run_folder
 from training.arguments import FinetuneArguments
 from training.errors import UserError
+from training.loading import load_tokenizer, loading
 
 
 if typing.TYPE_CHECKING:
@@ -97,7 +98,7 @@ def load_pretrained(
     Raises:
         UserError: If it does not load, or weights other than the head are missing.
     """
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForSequenceClassification
     from transformers.utils import logging
 
     from hf_tinybert import TinyBertConfig, TinyBertTokenizer
@@ -106,23 +107,22 @@ def load_pretrained(
     names = label_names or [value_name]
     verbosity = logging.get_verbosity()
     try:
-        config = AutoConfig.from_pretrained(
-            model,
-            num_labels=len(names),
-            id2label=dict(enumerate(names)),
-            label2id={name: index for index, name in enumerate(names)},
-            problem_type=problem_type,
-        )
-        fields = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
-        for name in fields:
-            setattr(config, name, dropout)
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        logging.set_verbosity_error()  # the loading report names the new head, as it must; the rest is checked below
-        loaded, info = AutoModelForSequenceClassification.from_pretrained(
-            model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
-        )
-    except (OSError, ValueError) as error:
-        raise UserError(f"--model {model} does not load: {' '.join(str(error).split())}") from error
+        with loading(model):
+            config = AutoConfig.from_pretrained(
+                model,
+                num_labels=len(names),
+                id2label=dict(enumerate(names)),
+                label2id={name: index for index, name in enumerate(names)},
+                problem_type=problem_type,
+            )
+            fields = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
+            for name in fields:
+                setattr(config, name, dropout)
+            tokenizer = load_tokenizer(model)
+            logging.set_verbosity_error()  # the loading report names the new head, as it must; the rest is checked below
+            loaded, info = AutoModelForSequenceClassification.from_pretrained(
+                model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+            )
     finally:
         logging.set_verbosity(verbosity)
     if not fields:

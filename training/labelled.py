@@ -280,6 +280,11 @@ def load_split(arguments: FinetuneArguments) -> tuple[LabelledData, LabelledData
         return load_labelled(path, *columns, problem_type, arguments.encoding, **settings)
 
     training = load(arguments.train_file, keep_blank=False)
+    if problem_type == REGRESSION and len(set(training.labels)) < 2:
+        raise UserError(
+            f"{arguments.train_file} holds one number only ({training.labels[0]:g}) in column "
+            f"{arguments.label_column!r}; there must be two or more to tell apart"
+        )
     if arguments.validation_file is None:
         return split(training, problem_type, arguments.seed)
     return training, load(arguments.validation_file, label_names=training.label_names)

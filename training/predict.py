@@ -11,6 +11,7 @@ from pathlib import Path
 from training import files, labelled
 from training.arguments import PredictArguments
 from training.errors import UserError
+from training.loading import load_tokenizer, loading
 
 
 if typing.TYPE_CHECKING:
@@ -98,17 +99,15 @@ def load_finetuned(folder: str | Path) -> FineTuned:
         UserError: If the folder does not hold it.
     """
     task = read_task(folder)
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging
 
     import hf_tinybert  # noqa: F401 - registers
 
     logging.disable_progress_bar()
-    try:
+    tokenizer = load_tokenizer(str(folder))
+    with loading(str(folder)):
         model = AutoModelForSequenceClassification.from_pretrained(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--model {folder} does not load: {' '.join(str(error).split())}") from error
     return FineTuned(model.to(best_device()), tokenizer, task)
 
 

@@ -555,12 +555,12 @@ def test_text_that_is_too_long_is_named_with_the_limit(tiny_model, position_embe
         model(**{given: inputs})
 
 
-@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
 def test_text_of_no_tokens_is_named_with_the_limit(tiny_model):
     with pytest.raises(ValueError, match=r"0 tokens.*1\.\.24.*max_position_embeddings"):
         tiny_model(TinyBertModel)(torch.zeros(2, 0, dtype=torch.long))
 
 
+@pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
 @pytest.mark.parametrize("wrong_position", [24, -1])
 def test_position_out_of_range_is_named_with_the_limit(tiny_model, position_embedding_type, wrong_position):
     model = tiny_model(TinyBertModel, position_embedding_type=position_embedding_type)

@@ -199,6 +199,28 @@ def test_a_checkpoint_that_lacks_weights_of_the_encoder_is_refused(pretrained, t
         finetune.load_pretrained(str(folder), ["a", "b"], "single_label_classification", 0.1)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", "rubbish" * 10, "does not load"),
+        ("config.json", "{", "does not load"),
+        ("config.json", '{"model_type": "tinybert", "hidden_size": 63}', "not a multiple"),
+        ("tokenizer.json", "{}", "tokenizer of --model"),
+        ("tokenizer.json", '{"added_tokens": [], "model": {"type": "None"}}', "tokenizer of --model"),
+        ("tokenizer_config.json", "[]", "tokenizer of --model"),
+    ],
+)
+def test_a_damaged_model_folder_is_one_line(pretrained, train_file, tmp_path, capsys, name, content, message):
+    folder = tmp_path / "damaged"
+    shutil.copytree(pretrained, folder)
+    (folder / name).write_text(content, encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    assert run(folder, train_file, tmp_path / "model") == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path):
     from training import labelled
     from training.arguments import FinetuneArguments
@@ -223,6 +245,7 @@ def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path
         (["--text_column", "txt"], "has no column 'txt'"),
         (["--label_column", "labels"], "did you mean 'label'?"),
         (["--train_file", "{tmp}/one.tsv"], "holds one class only"),
+        (["--train_file", "{tmp}/same.tsv", "--problem_type", "regression"], "holds one number only (1.5)"),
         (["--train_file", "{tmp}/gap.tsv"], "gap.tsv, line 3: no label"),
         (["--validation_file", "{tmp}/new.tsv"], "'新' (line 2)"),
         (["--problem_type", "regression"], "is not a number"),
@@ -234,6 +257,7 @@ def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path
 )
 def test_a_mistake_is_one_line_and_leaves_no_folder(pretrained, train_file, tmp_path, capsys, words, message):
     toy.write_tsv(tmp_path / "one.tsv", [("好评", "喜欢"), ("好评", "书")])
+    toy.write_tsv(tmp_path / "same.tsv", [("1.5", "喜欢"), ("1.5", "书")])
     toy.write_tsv(tmp_path / "gap.tsv", [("好评", "喜欢"), ("", "书")])
     toy.write_tsv(tmp_path / "new.tsv", [("新", "书")])
     (tmp_path / "taken").mkdir()
