@@ -9,6 +9,7 @@ from training.baseline import NAMES as BASELINES
 
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
+CARD_FILE = "README.md"
 COMPARED = ("model", "tfidf", "majority")
 METRICS = {"macro_f1": "macro F1", "micro_f1": "micro F1", "subset_accuracy": "all labels right"}
 PIPELINE_TAGS = {"masked-lm": "fill-mask", "sequence-classification": "text-classification"}
@@ -20,11 +21,32 @@ def write_card(folder: Path):
     What is not known (licence, language) is left out rather than guessed.
     """
     results = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
-    has_curve = len(results.get("loss_curve", [])) > 1
-    if has_curve:
+    if _has_curve(results):
         _draw_loss_curve(results, folder / "loss_curve.png")
+    _make_card(folder, results).save(folder / CARD_FILE)
+
+
+def refresh_card(folder: Path, before: dict) -> bool:
+    """Write the card of a folder anew, unless someone has edited it.
+
+    Args:
+        folder: As for `write_card`.
+        before: The content of `eval_results.json` that the card was last written from.
+
+    Returns:
+        Whether it was written.
+    """
+    path = folder / CARD_FILE
+    if path.is_file() and path.read_bytes() != str(_make_card(folder, before)).encode():
+        return False
+    write_card(folder)
+    return True
+
+
+def _make_card(folder: Path, results: dict) -> ModelCard:
+    has_curve = _has_curve(results)
     pipeline_tag = PIPELINE_TAGS[results["task"]]
-    card = ModelCard.from_template(
+    return ModelCard.from_template(
         ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=["tinybert", "custom_code"]),
         template_str=TEMPLATE.read_text(encoding="utf-8"),
         name=f"TinyBERT for {pipeline_tag}",
@@ -36,7 +58,10 @@ def write_card(folder: Path):
         has_curve=has_curve,
         facts=_facts(results),
     )
-    card.save(folder / "README.md")
+
+
+def _has_curve(results: dict) -> bool:
+    return len(results.get("loss_curve", [])) > 1
 
 
 def _parameters(folder: Path) -> int:

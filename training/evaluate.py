@@ -1,16 +1,17 @@
 """`python -m training evaluate`: the scores of a fine-tuned model on labelled text."""
 
+import dataclasses
 import math
 import typing
 from pathlib import Path
 
-from training import labelled, run_folder
+from training import card, labelled, run_folder
 from training.arguments import EvaluateArguments, FinetuneArguments
+from training.errors import UserError
 from training.predict import (
     FineTuned,
     check_output,
     decide,
-    encode,
     load_finetuned,
     predict_logits,
     read_json,
@@ -81,8 +82,7 @@ def score_all(finetuned: FineTuned, baseline, majority, data: labelled.LabelledD
     import numpy as np
 
     task, labels = finetuned.task, np.array(data.labels)
-    logits = predict_logits(finetuned.model, finetuned.tokenizer, data.texts, data.pairs, task.max_length)
-    _, cut = encode(finetuned.tokenizer, data.texts, data.pairs, task.max_length)
+    logits, cut = predict_logits(finetuned.model, finetuned.tokenizer, data.texts, data.pairs, task.max_length)
     predictions = {"model": decide(logits, task.problem_type)}
     if baseline is not None:
         predictions["tfidf"] = baseline.predict(data.texts, data.pairs)
@@ -125,7 +125,8 @@ def verdict(scores: dict, problem_type: str) -> list[str]:
         if key not in scores:
             continue
         theirs = scores[key][metric]
-        left, right = (-math.inf if value is None else value for value in (ours, theirs))
+        # a correlation with a constant is none: neither better nor worse than one of 0
+        left, right = (0.0 if value is None else value for value in (ours, theirs))
         beats = "beats" if left > right else "does NOT beat"
         sign = ">" if left > right else "=" if left == right else "<"
         lines.append(f"the model {beats} {name}: {metric} {show(metric, ours)} {sign} {show(metric, theirs)}")
@@ -147,10 +148,14 @@ def refit_baseline(folder: str | Path, results: dict) -> tuple:
     from training.baseline import fit_baseline, majority
 
     path = run_folder.training_dir(folder) / run_folder.ARGUMENTS_FILE
-    arguments = FinetuneArguments(**read_json(path)) if path.is_file() else None
-    if arguments is None or not Path(arguments.train_file).is_file():
+    if not path.is_file():
         return None, None
-    training, _ = labelled.load_split(arguments)
+    known = {field.name for field in dataclasses.fields(FinetuneArguments)}
+    arguments = FinetuneArguments(**{name: value for name, value in read_json(path).items() if name in known})
+    try:
+        training, _ = labelled.load_split(arguments)
+    except UserError:  # a file is gone, or has become another one
+        return None, None
     if labelled.fingerprint(training) != results.get("rows", {}).get("fingerprint"):
         return None, None
     problem_type = arguments.problem_type or labelled.SINGLE_LABEL
@@ -164,7 +169,7 @@ def main(arguments: EvaluateArguments):
     """Carry out the verb: score the model, print the table, write the scores.
 
     They go into `eval_results.json` of the model folder, under `scores` and the name of the test file, in place of an
-    earlier entry of that name; with `--output_file` only there.
+    earlier entry of that name, and from there into the model card; with `--output_file` only there.
 
     Raises:
         UserError: If the model, the test file or the output file is not as it must be.
@@ -173,7 +178,7 @@ def main(arguments: EvaluateArguments):
     folder, name = Path(arguments.model), Path(arguments.test_file).name
     results_path = folder / RESULTS_FILE
     if arguments.output_file is not None:
-        results_path = check_output(arguments.output_file, arguments.test_file)
+        results_path = check_output(arguments.output_file, arguments.test_file, "--output_file")
     results = read_json(folder / RESULTS_FILE) if (folder / RESULTS_FILE).is_file() else {}
     columns = task.text_column, task.text_pair_column, task.label_column
     data = labelled.load_labelled(
@@ -183,12 +188,15 @@ def main(arguments: EvaluateArguments):
     scores = score_all(load_finetuned(folder), baseline, majority, data)
     if arguments.output_file is not None:
         results = {"model": folder.name, "problem_type": task.problem_type}
+    before = {**results}
     replaced = name in results.get("scores", {})
     results["scores"] = {**results.get("scores", {}), name: scores}
     run_folder.write_json(results_path, results)
     print_scores(name, scores, task)
     if baseline is None:
         print("the rows it was fine-tuned on are no longer there: TF-IDF cannot be fitted to compare")
+    if arguments.output_file is None and "task" in before and not card.refresh_card(folder, before):
+        print(f"{folder / card.CARD_FILE} was edited by hand and stays as it is, without these scores")
     print(f"written to {results_path}{f', in place of an earlier {name}' if replaced else ''}")
 
 

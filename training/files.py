@@ -95,13 +95,13 @@ def _reading(path: Path):
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _kind(path: Path) -> str:
-    """The suffix that says how to read the file, without `.gz`.
+def kind_of(path: str | Path) -> str:
+    """The suffix that says how to read a file: in lower case, without `.gz`.
 
     Raises:
         UserError: If it is none that can be read.
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     zipped = suffixes[-1:] == [".gz"]
     kind = "".join((suffixes[:-1] if zipped else suffixes)[-1:])
     if kind not in DOCUMENT_KINDS + TABLE_KINDS or (zipped and kind == ".parquet"):
@@ -263,7 +263,7 @@ class TextFile:
             raise UserError(f"{path} is no regular file (it is read twice); write its content to a file first")
         with _reading(self.path) as stream:
             head = stream.read(HEAD_BYTES)
-        self.kind = _kind(self.path)
+        self.kind = kind_of(self.path)
         if not head or head in [mark for mark, _ in BYTE_ORDER_MARKS]:
             raise UserError(f"{path} is empty")
         if self.kind == ".parquet":
@@ -498,7 +498,7 @@ def expand_files(patterns: Iterable[str]) -> list[Path]:
     """
     files: dict[tuple[int, int], Path] = {}
     for path in itertools.chain.from_iterable(map(_matches, patterns)):
-        _kind(path)
+        kind_of(path)
         status = path.stat()
         first = files.setdefault((status.st_dev, status.st_ino), path)
         if first is not path:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import os
 import re
 import shutil
 import time
@@ -18,7 +19,8 @@ from training.loading import load_tokenizer, loading
 if typing.TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-FREE_TO_CHANGE = ("resume", "report_to", "save_steps")  # may differ when a run is resumed
+FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir")  # may differ when a run is resumed
+PATH_FIELDS = ("model", "train_file", "validation_file")
 DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # The part of a base model that masked-LM checkpoints of BERT and its kin come without.
@@ -61,13 +63,22 @@ def check_model(model: str):
         raise UserError(f"--model {model} holds no tokenizer; save one into it with tokenizer.save_pretrained")
 
 
+def told(arguments: FinetuneArguments) -> dict:
+    """What the run was told, for the training folder; paths hold from any working directory."""
+    values = dataclasses.asdict(arguments)
+    for name in PATH_FIELDS:
+        if values[name] is not None and Path(values[name]).exists():
+            values[name] = os.path.abspath(values[name])
+    return values
+
+
 def check_resumable(arguments: FinetuneArguments):
     """Raise a `UserError` if the interrupted run was told something else than this one."""
     path = run_folder.training_dir(arguments.output_dir) / run_folder.ARGUMENTS_FILE
     if not arguments.resume or not path.is_file():
         return
     before = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in dataclasses.asdict(arguments).items():
+    for name, value in told(arguments).items():
         if name not in FREE_TO_CHANGE and before.get(name) != value:
             raise UserError(
                 f"--resume: the interrupted run had --{name} {before.get(name)}, this one {value}; "
@@ -119,7 +130,7 @@ def load_pretrained(
             for name in fields:
                 setattr(config, name, dropout)
             tokenizer = load_tokenizer(model)
-            logging.set_verbosity_error()  # the loading report names the new head, as it must; the rest is checked below
+            logging.set_verbosity_error()  # the loading report names the new head; the rest is checked below
             loaded, info = AutoModelForSequenceClassification.from_pretrained(
                 model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
             )
@@ -191,7 +202,7 @@ def prepare_training_dir(arguments: FinetuneArguments) -> Path | None:
             print(f"removing {old}, left by an earlier run")
             shutil.rmtree(old)
     folder.mkdir(parents=True, exist_ok=True)
-    run_folder.write_json(folder / run_folder.ARGUMENTS_FILE, dataclasses.asdict(arguments))
+    run_folder.write_json(folder / run_folder.ARGUMENTS_FILE, told(arguments))
     return checkpoint
 
 

@@ -65,7 +65,7 @@ def place(path: str | Path, number: int) -> str:
 
 
 def row_name(path: str | Path, number: int) -> str:
-    return f"{'row' if Path(path).suffix in ('.parquet', '.json') else 'line'} {number}"
+    return f"{'row' if Path(path).suffix.lower() == '.parquet' else 'line'} {number}"
 
 
 def is_missing(value) -> bool:

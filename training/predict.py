@@ -142,7 +142,7 @@ def predict_logits(
     pairs: list[str] | None,
     max_length: int,
     batch_size: int = BATCH_SIZE,
-) -> "np.ndarray":
+) -> tuple["np.ndarray", int]:
     """Logits in the order of the texts; batches are of similar length, so that there is little padding.
 
     Args:
@@ -150,12 +150,12 @@ def predict_logits(
         max_length: Longest text in tokens; longer ones are cut.
 
     Returns:
-        `(n, num_labels)`, float32.
+        `(n, num_labels)`, float32, and the number of texts that were cut.
     """
     import numpy as np
     import torch
 
-    encoded, _ = encode(tokenizer, texts, pairs, max_length)
+    encoded, cut = encode(tokenizer, texts, pairs, max_length)
     order = sorted(range(len(texts)), key=lambda index: len(encoded["input_ids"][index]))
     logits = np.empty((len(texts), model.config.num_labels), dtype=np.float32)
     was_training = model.training
@@ -167,7 +167,7 @@ def predict_logits(
             batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
             logits[rows] = model(**batch).logits.float().cpu().numpy()
     model.train(was_training)
-    return logits
+    return logits, cut
 
 
 def probabilities(logits: "np.ndarray", problem_type: str) -> "np.ndarray":
@@ -188,14 +188,15 @@ def decide(logits: "np.ndarray", problem_type: str) -> "np.ndarray":
     return logits[:, 0]
 
 
-def answers(finetuned: FineTuned, texts: list[str], pairs: list[str] | None) -> Iterator[dict]:
-    """For each text what the output file holds.
+def answers(finetuned: FineTuned, texts: list[str], pairs: list[str] | None) -> tuple[list[dict], int]:
+    """For each text what the output file holds, and the number of texts that were cut.
 
     `label`, `score` and `scores` (label: probability); for several labels `labels` and `scores`; for regression
     `value`.
     """
     problem_type, names = finetuned.task.problem_type, finetuned.task.label_names
-    logits = predict_logits(finetuned.model, finetuned.tokenizer, texts, pairs, finetuned.task.max_length)
+    logits, cut = predict_logits(finetuned.model, finetuned.tokenizer, texts, pairs, finetuned.task.max_length)
+    answered: list[dict] = []
     decisions = decide(logits, problem_type)
     for index, row in enumerate(probabilities(logits, problem_type).tolist()):
         answer: dict = {"text": texts[index]}
@@ -209,7 +210,8 @@ def answers(finetuned: FineTuned, texts: list[str], pairs: list[str] | None) -> 
             answer |= {"labels": chosen, "scores": dict(zip(names, row, strict=True))}
         else:
             answer["value"] = row[0]
-        yield answer
+        answered.append(answer)
+    return answered, cut
 
 
 def read_texts(path: str | Path, task: Task, encoding: str | None) -> Iterator[tuple[str, str | None]]:
@@ -218,7 +220,7 @@ def read_texts(path: str | Path, task: Task, encoding: str | None) -> Iterator[t
     Raises:
         UserError: If the file cannot be read, or lacks a column.
     """
-    if Path(path).suffix == ".txt":
+    if files.kind_of(path) in files.DOCUMENT_KINDS:
         if task.text_pair_column is not None:
             raise UserError(
                 f"the model takes two texts, but {path} has one a line; "
@@ -243,19 +245,24 @@ def chunks(items: Iterable, size: int) -> Iterator[list]:
         yield chunk
 
 
-def check_output(output: str | Path, given: str | Path) -> Path:
+def check_output(output: str | Path, given: str | Path, option: str = "--output") -> Path:
     """The path of a file to be written.
+
+    Args:
+        output: Where to write.
+        given: The input, which must not be overwritten.
+        option: How the user named the output, for the message.
 
     Raises:
         UserError: If it is the input, a folder, or in no folder that can be written to.
     """
     path = Path(output)
     if path.exists() and Path(given).exists() and path.samefile(given):
-        raise UserError(f"--output {path} is the input; name another file")
+        raise UserError(f"{option} {path} is the input; name another file")
     if path.is_dir():
-        raise UserError(f"--output {path} is a folder; name a file")
+        raise UserError(f"{option} {path} is a folder; name a file")
     if not os.access(path.absolute().parent, os.W_OK):
-        raise UserError(f"--output {path}: cannot write in {path.absolute().parent}; make that folder or name another")
+        raise UserError(f"{option} {path}: cannot write in {path.absolute().parent}; make that folder or name another")
     return path
 
 
@@ -273,18 +280,22 @@ def main(arguments: PredictArguments):
         raise UserError(f"{arguments.input} holds no text")
     finetuned = load_finetuned(arguments.model)
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
-    count = blank = 0
+    count = blank = cut = 0
     try:
         with scratch.open("w", encoding="utf-8", newline="\n") as file:
             for chunk in chunks(itertools.chain([first], texts), CHUNK_SIZE):
                 columns = [list(column) for column in zip(*chunk, strict=True)]
                 pairs = None if task.text_pair_column is None else columns[1]
-                for answer in answers(finetuned, columns[0], pairs):
-                    file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+                answered, chunk_cut = answers(finetuned, columns[0], pairs)
+                file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answered)
+                cut += chunk_cut
                 count += len(chunk)
                 blank += sum(not text.strip() for text in columns[0])
         replaced = " (replaced)" if output.exists() else ""
         os.replace(scratch, output)
     finally:
         scratch.unlink(missing_ok=True)
-    print(f"{count:,} texts answered{f', {blank:,} of them blank' if blank else ''}: {output}{replaced}")
+    notes = [f"{count:,} texts answered"]
+    notes += [f"{blank:,} of them blank"] if blank else []
+    notes += [f"{cut:,} cut at {task.max_length} tokens"] if cut else []
+    print(f"{', '.join(notes)}: {output}{replaced}")

@@ -33,6 +33,8 @@ def check_output_dir(output_dir: str | Path) -> Path:
 def training_dir(output_dir: str | Path) -> Path:
     """Where a run keeps what is never published: checkpoints, logs, journal, caches."""
     path = Path(output_dir)
+    if path.name in ("", ".."):  # "." and "..", which say where a folder is, but not its name
+        path = path.resolve()
     return path.with_name(f".{path.name}.training")
 
 

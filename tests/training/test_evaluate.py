@@ -19,6 +19,10 @@ def run_folder(tmp_path_factory):
     return folder
 
 
+def read_card(run_folder):
+    return (run_folder / "model" / "README.md").read_bytes().decode()
+
+
 def run(model, test_file, *more):
     return main(["evaluate", "--model", str(model), "--test_file", str(test_file), *map(str, more)])
 
@@ -57,6 +61,12 @@ def test_the_verdict_says_plainly_who_wins(ours, theirs, words):
     assert evaluate.verdict(scores, SINGLE_LABEL) == [f"the model {words}"]
 
 
+@pytest.mark.parametrize(("ours", "verb"), [(-0.42, "does NOT beat"), (0.1, "beats"), (None, "does NOT beat")])
+def test_a_correlation_beats_a_constant_from_above_zero(ours, verb):
+    scores = {"model": {"pearson": ours}, "majority": {"pearson": None}}
+    assert evaluate.verdict(scores, REGRESSION)[0].startswith(f"the model {verb} the mean of the training rows")
+
+
 def test_scores_are_added_to_the_results_of_the_folder(run_folder, tmp_path, capsys):
     rows = toy.make_rows(10, seed=5)
     wrong = [("差评" if label == "好评" else "好评", text) for label, text in rows[:1]]
@@ -68,6 +78,45 @@ def test_scores_are_added_to_the_results_of_the_folder(run_folder, tmp_path, cap
     assert scores["rows"] == 10
     assert scores["model"]["accuracy"] == pytest.approx(0.9)
     assert {"tfidf", "majority"} <= set(scores)
+    assert "TF-IDF + logistic regression" in capsys.readouterr().out
+    assert f"| test.tsv | accuracy | {scores['model']['accuracy']:.4f} |" in read_card(run_folder)
+
+
+def test_a_card_edited_by_hand_stays_as_it_is(run_folder, tmp_path, capsys):
+    card = run_folder / "model" / "README.md"
+    generated = card.read_bytes()
+    test_file = toy.write_tsv(tmp_path / "new.tsv", toy.make_rows(4, seed=7))
+    card.write_text(read_card(run_folder) + "\nMy own words.\n", encoding="utf-8")
+    edited = card.read_bytes()
+    assert run(run_folder / "model", test_file) == 0
+    assert card.read_bytes() == edited
+    assert "was edited by hand" in capsys.readouterr().out
+    card.write_bytes(generated)
+
+
+def test_without_its_training_rows_the_model_is_scored_alone(run_folder, tmp_path, capsys):
+    test_file = toy.write_tsv(tmp_path / "test.tsv", toy.make_rows(4, seed=6))
+    train_file = run_folder / "train.tsv"
+    content = train_file.read_bytes()
+    scores_file = tmp_path / "scores.json"
+    try:
+        for changed in (content + "\t新\n".encode(), content + "好评\t新\n".encode(), b""):
+            train_file.write_bytes(changed)
+            assert run(run_folder / "model", test_file, "--output_file", scores_file) == 0
+            assert "TF-IDF cannot be fitted" in capsys.readouterr().out
+            (scores,) = json.loads(scores_file.read_text(encoding="utf-8"))["scores"].values()
+            assert "model" in scores and "tfidf" not in scores
+    finally:
+        train_file.write_bytes(content)
+
+
+def test_the_baseline_is_there_from_any_working_directory(run_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(run_folder)
+    words = ["--model", "pretrained", "--train_file", "train.tsv", "--epochs", "0.1", "--output_dir", "relative"]
+    assert main(["finetune", *words]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(run_folder / "relative")
+    assert run(".", "../train.tsv", "--output_file", tmp_path / "scores.json") == 0
     assert "TF-IDF + logistic regression" in capsys.readouterr().out
 
 
@@ -85,7 +134,7 @@ def test_a_mistake_is_one_line(run_folder, tmp_path, capsys):
     good = toy.write_tsv(tmp_path / "good.tsv", toy.make_rows(2))
     for words, message in (
         ((run_folder / "model", unseen), "'新' (line 2)"),
-        ((run_folder / "model", good, "--output_file", good), "is the input"),
+        ((run_folder / "model", good, "--output_file", good), "--output_file"),
         ((run_folder / "pretrained", good), "finetune --model"),
     ):
         assert run(*words) == 2

@@ -1,4 +1,5 @@
 import dataclasses
+import gzip
 import json
 
 import numpy as np
@@ -47,7 +48,7 @@ def run(model, given, output):
 
 
 def read(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
 
 
 def one_by_one(folder, texts):
@@ -63,9 +64,9 @@ def one_by_one(folder, texts):
 
 def test_logits_equal_those_of_each_text_alone_in_the_order_given(finetuned):
     loaded = predict.load_finetuned(finetuned)
-    logits = predict.predict_logits(loaded.model.cpu(), loaded.tokenizer, TEXTS, None, 32, batch_size=2)
+    logits, cut = predict.predict_logits(loaded.model.cpu(), loaded.tokenizer, TEXTS, None, 32, batch_size=2)
     expected = one_by_one(finetuned, TEXTS).numpy()
-    assert logits.shape == (5, 2)
+    assert logits.shape == (5, 2) and cut == 1
     assert np.ptp(expected[:, 0]) > 0.1  # or the order would not matter
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
@@ -90,6 +91,16 @@ def test_a_blank_text_of_a_table_is_answered_so_that_lines_stay_aligned(finetune
     assert run(finetuned, tmp_path / "in.tsv", tmp_path / "out.jsonl") == 0
     assert [answer["text"] for answer in read(tmp_path / "out.jsonl")] == ["喜欢", "", "讨厌"]
     assert "3 texts answered, 1 of them blank" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["in.txt", "IN.TXT", "in.txt.gz"])
+def test_every_line_of_a_text_file_is_answered_blank_and_long_ones_too(finetuned, tmp_path, capsys, name):
+    content = "喜欢\n\n讨厌\r\n \n书\u2028店\n".encode() + "书".encode() * 50_000
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert run(finetuned, tmp_path / name, tmp_path / "out.jsonl") == 0
+    texts = [answer["text"] for answer in read(tmp_path / "out.jsonl")]
+    assert texts == ["喜欢", "", "讨厌", " ", "书\u2028店", "书" * 50_000]
+    assert "6 texts answered, 2 of them blank, 1 cut at 32 tokens" in capsys.readouterr().out
 
 
 def test_several_labels_are_a_list_and_regression_a_value(tmp_path):
