@@ -17,17 +17,17 @@ from training.run_folder import check_output_dir
 HELD_OUT_ROWS = 2000
 SHARED_RUN = 20  # characters: a training text that shares such a run with a held-out one has been seen already
 MASKED_SENTENCES = (
-    "这本书的内容很[MASK]彩，值得一看。",
-    "房间很干[MASK]，服务也不错。",
-    "酒店的位置很好，交通方[MASK]。",
-    "这本书我很喜[MASK]，推荐给大家。",
-    "前台服务员的态[MASK]很差。",
+    "这本书的内容很[MASK]，值得一看。",
+    "房间很[MASK]，服务也不错。",
+    "酒店的位置很[MASK]，交通方便。",
+    "这本书我很[MASK]，推荐给大家。",
+    "前台服务员的态度很[MASK]。",
     "早餐的品种太[MASK]了。",
-    "孩子很喜欢这本[MASK]。",
-    "质量不[MASK]，价格也便宜。",
-    "太让人失[MASK]了，不会再买。",
+    "孩子非常[MASK]这本书。",
+    "质量[MASK]，价格也便宜。",
+    "太让人[MASK]了，不会再买。",
     "送货速度很[MASK]，包装也好。",
-    "屏幕很清[MASK]，电池也耐用。",
+    "屏幕很[MASK]，电池也耐用。",
     "性价比很[MASK]，下次还会来。",
 )
 
