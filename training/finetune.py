@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -256,6 +257,7 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, training: label
             seed=arguments.seed,
             data_seed=arguments.seed,
             logging_strategy="epoch",
+            logging_nan_inf_filter=False,  # a loss that is no number must show
             save_strategy="steps" if arguments.save_steps else "epoch",
             save_steps=arguments.save_steps or 500,
             save_total_limit=2,
@@ -286,8 +288,21 @@ def _progress_callback(epochs: float):
                 seconds = time.monotonic() - self.started
                 where = f"epoch {logs['epoch']:g}/{epochs:g}  step {state.global_step:,}/{state.max_steps:,}"
                 print(f"{where}  loss {float(logs['loss']):.4f}  {seconds:.0f} s", flush=True)
+                control.should_training_stop |= not math.isfinite(float(logs["loss"]))
 
     return Progress()
+
+
+def check_learnt(arguments: FinetuneArguments, trainer):
+    """Raise a `UserError` if training ran away: losses or weights are no numbers. What it left is then removed."""
+    losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
+    if all(map(math.isfinite, losses)) and all(weight.isfinite().all() for weight in trainer.model.parameters()):
+        return
+    shutil.rmtree(run_folder.training_dir(arguments.output_dir))
+    cause = f"--learning_rate {arguments.learning_rate} is likely too high"
+    if arguments.problem_type == labelled.REGRESSION:
+        cause += f", or the numbers in column {arguments.label_column!r} too large (scale them)"
+    raise UserError(f"training ran away after {trainer.state.global_step:,} steps, nothing is written: {cause}")
 
 
 def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
@@ -403,6 +418,7 @@ def finetune(arguments: FinetuneArguments) -> dict:
     if cut:
         print(f"{cut:,} training texts are cut at {max_length} tokens")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    check_learnt(arguments, trainer)
 
     task = make_task(arguments, problem_type, max_length, training.label_names)
     finetuned = FineTuned(model, tokenizer, task)

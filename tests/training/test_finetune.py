@@ -221,6 +221,17 @@ def test_a_damaged_model_folder_is_one_line(pretrained, train_file, tmp_path, ca
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("label, rate", [("1.5", "1e20"), ("1e300", "1e-3")])
+def test_a_run_that_ran_away_is_one_line_and_leaves_nothing(pretrained, tmp_path, capsys, label, rate):
+    rows = [(label if name == "好评" else "-1", text) for name, text in toy.make_rows(20)]
+    train_file = toy.write_tsv(tmp_path / "train.tsv", rows)
+    words = ["--problem_type", "regression", "--learning_rate", rate]
+    assert run(pretrained, train_file, tmp_path / "model", *words) == 2
+    error = capsys.readouterr().err
+    assert f"--learning_rate {float(rate)} is likely too high" in error and error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
+
+
 def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path):
     from training import labelled
     from training.arguments import FinetuneArguments
