@@ -13,7 +13,7 @@ TEXTS = ["我爱北京", "他不喜欢天气", "天气很好。", "good"] * 4
 
 @pytest.fixture
 def train(tmp_path, tiny_tokenizer):
-    """A Trainer that has trained a model on `TEXTS` and columns, arguments as they come but for the number of steps."""
+    """Trains a model on `TEXTS` and more columns; gives the loss before, and the Trainer."""
 
     def run(model, columns, **settings):
         rows = Dataset.from_dict({"text": TEXTS, "row": list(range(len(TEXTS))), **columns})
