@@ -165,6 +165,17 @@ def _check_loaded(model: str, prefix: str, info: dict):
         print("the classifier of another task is replaced by a new one")
 
 
+def check_tokenizer(arguments: FinetuneArguments, tokenizer: "PreTrainedTokenizerBase"):
+    """Raise a `UserError` if the tokenizer lacks a special token that this run needs."""
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"the tokenizer of {arguments.model} has no padding token, so texts of unequal length make no batch; "
+            "name one in its tokenizer_config.json as pad_token"
+        )
+    if arguments.token_masking and tokenizer.mask_token_id is None:
+        raise UserError(f"--token_masking: the tokenizer of {arguments.model} has no mask token; give 0")
+
+
 def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", asked: int, pair: bool) -> int:
     """The asked length in tokens, or what model and tokenizer take at most, which is printed.
 
@@ -409,8 +420,7 @@ def finetune(arguments: FinetuneArguments) -> dict:
     model, tokenizer = load_pretrained(
         arguments.model, training.label_names, problem_type, arguments.dropout, arguments.label_column
     )
-    if arguments.token_masking and tokenizer.mask_token_id is None:
-        raise UserError(f"--token_masking: the tokenizer of {arguments.model} has no mask token; give 0")
+    check_tokenizer(arguments, tokenizer)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
     checkpoint = prepare_training_dir(arguments)

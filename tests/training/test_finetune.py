@@ -221,6 +221,21 @@ def test_a_damaged_model_folder_is_one_line(pretrained, train_file, tmp_path, ca
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(("token", "message"), [("pad_token", "no padding token"), ("mask_token", "no mask token")])
+def test_a_tokenizer_without_a_token_that_is_needed_is_one_line(
+    pretrained, train_file, tmp_path, capsys, token, message
+):
+    folder = tmp_path / "lacking"
+    shutil.copytree(pretrained, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    del config[token]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert run(folder, train_file, tmp_path / "model") == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["lacking"]
+
+
 @pytest.mark.parametrize("label, rate", [("1.5", "1e20"), ("1e300", "1e-3")])
 def test_a_run_that_ran_away_is_one_line_and_leaves_nothing(pretrained, tmp_path, capsys, label, rate):
     rows = [(label if name == "好评" else "-1", text) for name, text in toy.make_rows(20)]
