@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         parsed = arguments.parse_arguments(f"python -m training {verb}", arguments_class, rest)
         importlib.import_module(module).main(parsed)
     except UserError as error:
-        print(f"python -m training {verb}: error: {error}", file=sys.stderr)
+        line = "\\n".join(str(error).splitlines())  # also where a file name holds a newline
+        print(f"python -m training {verb}: error: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"python -m training {verb}: interrupted", file=sys.stderr)

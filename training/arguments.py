@@ -6,6 +6,7 @@ here imports torch or transformers, so that help answers at once.
 
 import argparse
 import dataclasses
+import datetime
 import difflib
 import re
 import types
@@ -155,7 +156,7 @@ class _OneLineParser(argparse.ArgumentParser):
     """An argument parser whose complaints are a `UserError`, with the nearest known name."""
 
     def error(self, message: str):
-        unknown = re.search(r"unrecognized arguments: (--\w+)", message)
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
         if unknown:
             names = [name for action in self._actions for name in action.option_strings]
             message = f"unknown option {unknown[1]}{_did_you_mean(unknown[1], names)}"
@@ -167,11 +168,23 @@ def _did_you_mean(name: str, known: typing.Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def _kind(field: dataclasses.Field) -> type:
+    """The type of a field, without the None that it may be."""
+    if typing.get_origin(field.type) in (types.UnionType, typing.Union):
+        return next(part for part in typing.get_args(field.type) if part is not type(None))
+    return field.type
+
+
+def _text(value: str) -> str:
+    # An empty text is most often a shell variable that is not set: `--model "$MODEL"` would make a new model.
+    if not value.strip() or "\0" in value:
+        raise argparse.ArgumentTypeError(f"{value!r} is empty or holds a NUL character; leave the option out instead")
+    return value
+
+
 def _add_options(parser: argparse.ArgumentParser, arguments_class: type):
     for field in dataclasses.fields(arguments_class):
-        kind = field.type
-        if typing.get_origin(kind) in (types.UnionType, typing.Union):
-            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        kind = _kind(field)
         required = field.default is dataclasses.MISSING
         help_text = field.metadata["help"]
         if not required and field.default is not None and kind is not bool:
@@ -182,43 +195,75 @@ def _add_options(parser: argparse.ArgumentParser, arguments_class: type):
         elif typing.get_origin(kind) is Literal:
             settings["choices"] = typing.get_args(kind)
         elif typing.get_origin(kind) is list:
-            settings.update(nargs="+", metavar=field.name.upper())
+            settings.update(type=_text, nargs="+", metavar=field.name.upper())
         else:
-            settings.update(type=kind, metavar=kind.__name__.upper())
+            settings.update(type=_text if kind is str else kind, metavar=kind.__name__.upper())
         parser.add_argument(f"--{field.name}", **settings)
+
+
+def _load_yaml(text: str):
+    """What a YAML document holds.
+
+    Raises:
+        yaml.YAMLError: If it is none, or a key comes twice in one mapping, of which YAML would keep the last.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            keys = [key.value for key, _ in node.value]
+            twice = next((key for key in keys if keys.count(key) > 1), None)
+            if twice is not None:
+                raise yaml.YAMLError(f"{twice} stands there twice")
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, Loader)
 
 
 def read_recipe(path: str, arguments_class: type) -> list[str]:
     """The fields of a recipe as command-line words, so that one parser judges both.
 
     Raises:
-        UserError: If the file is missing or no YAML mapping, or holds a key that `arguments_class` does not have.
+        UserError: If the file is missing or no YAML mapping, holds a key that `arguments_class` does not have, or a
+            list, mapping or truth value for a field that takes none.
     """
     import yaml
 
     try:
-        recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        recipe = _load_yaml(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no recipe at {path}; options start with --, recipes are YAML files") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"cannot read the recipe {path}: {' '.join(str(error).split())}") from error
     if not isinstance(recipe, dict):
         raise UserError(f"the recipe {path} must be a mapping of fields to values, not {type(recipe).__name__}")
-    known = [field.name for field in dataclasses.fields(arguments_class)]
-    for key in recipe:
-        if key not in known:
-            raise UserError(
-                f"unknown key {key!r} in {path}{_did_you_mean(str(key), known)}; known keys: {', '.join(known)}"
-            )
+    fields = {field.name: field for field in dataclasses.fields(arguments_class)}
     words = []
     for key, value in recipe.items():
-        if isinstance(value, bool):
-            words.append(f"--{key}" if value else f"--no-{key}")
-        elif isinstance(value, list):
-            words += [f"--{key}", *map(str, value)]
-        elif value is not None:
-            words.append(f"--{key}={value}")
+        if key not in fields:
+            raise UserError(
+                f"unknown key {key!r} in {path}{_did_you_mean(str(key), fields)}; known keys: {', '.join(fields)}"
+            )
+        words += _as_words(path, key, value, _kind(fields[key]))
     return words
+
+
+def _as_words(path: str, key: str, value, kind: type) -> list[str]:
+    """A field of a recipe as command-line words; none where it is null, which stands for the default."""
+    takes_list = typing.get_origin(kind) is list
+    values = value if takes_list and isinstance(value, list) and value else [value]
+    wanted = bool if kind is bool else (str, int, float, datetime.date)
+    if value is None:
+        return []
+    if any(not isinstance(part, wanted) or isinstance(part, bool) is not (kind is bool) for part in values):
+        what = "true or false" if kind is bool else "a value or a list of values" if takes_list else "one value"
+        hint = "; put a word such as yes or no in quotes" if kind is not bool and isinstance(value, bool) else ""
+        raise UserError(f"{key} in {path} is {value!r}, but must be {what}{hint}")
+    if kind is bool:
+        return [f"--{key}" if value else f"--no-{key}"]
+    if takes_list:
+        return [f"--{key}", *map(str, values)]
+    return [f"--{key}={value}"]
 
 
 def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
@@ -235,6 +280,10 @@ def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
         allow_abbrev=False,
     )
     _add_options(parser, arguments_class)
+    given = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    twice = next((name for name in given if name != "--" and given.count(name) > 1), None)
+    if twice is not None:  # argparse would take the last and drop the others
+        raise UserError(f"{twice} is given twice; give it once, several values one after another if it takes them")
     if argv and not argv[0].startswith("-"):
         argv = [*read_recipe(argv[0], arguments_class), *argv[1:]]
     return arguments_class(**vars(parser.parse_args(argv)))

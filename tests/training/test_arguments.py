@@ -39,6 +39,19 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
         ("seed: three\noutput_dir: x\n", "invalid int value: 'three'"),
         ("size: huge\noutput_dir: x\n", "invalid choice: 'huge'"),
         ("seed: [\n", "cannot read the recipe {path}"),
+        ("seed: 1\nseed: 2\n", "cannot read the recipe {path}: seed stands there twice"),
+        ("seed: [1, 2]\n", "seed in {path} is [1, 2], but must be one value"),
+        ("seed: {a: 1}\n", "seed in {path} is {{'a': 1}}, but must be one value"),
+        ("seed: false\n", "seed in {path} is False, but must be one value"),
+        (
+            "text_column: no\n",
+            "text_column in {path} is False, but must be one value; put a word such as yes or no in",
+        ),
+        ("resume: 'yes'\n", "resume in {path} is 'yes', but must be true or false"),
+        ("train_files: []\n", "train_files in {path} is [], but must be a value or a list of values"),
+        ("train_files: [[a.txt]]\n", "train_files in {path} is [['a.txt']], but must be a value or a list"),
+        ("model: ''\noutput_dir: x\n", "--model: '' is empty"),
+        ('output_dir: "a\\0b"\n', "holds a NUL character"),
     ],
 )
 def test_a_wrong_recipe_is_one_line(tmp_path, text, line):
@@ -53,6 +66,10 @@ def test_a_wrong_recipe_is_one_line(tmp_path, text, line):
     ("argv", "line"),
     [
         (["--output_dir", "x", "--max_step", "3"], "unknown option --max_step (did you mean --max_steps?)"),
+        (["--output_dir", "x", "--train-files", "a"], "unknown option --train-files (did you mean --train_files?)"),
+        (["--output_dir", "x", "--train_files", "a", "--train_files=b"], "--train_files is given twice"),
+        (["--output_dir", "x", "--tokenizer", ""], "--tokenizer: '' is empty"),
+        (["--output_dir", "x", "--train_files", "a.txt", " "], "--train_files: ' ' is empty"),
         ([], "required: --output_dir"),
         (["missing.yaml"], "no recipe at missing.yaml"),
     ],
@@ -61,6 +78,12 @@ def test_a_wrong_command_line_is_one_line(argv, line):
     with pytest.raises(UserError) as error:
         parse(*argv)
     assert line in str(error.value)
+
+
+def test_a_newline_in_what_was_given_does_not_break_the_line(tmp_path, capsys):
+    assert main(["import", "--state_dict", "a\nb", "--tokenizer", "x", "--output_dir", str(tmp_path / "o")]) == 2
+    error = capsys.readouterr().err
+    assert "a\\nb" in error and error.count("\n") == 1
 
 
 def test_an_unknown_verb_names_the_nearest(capsys):
