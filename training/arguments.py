@@ -52,12 +52,12 @@ class PretrainArguments(CorpusArguments):
     """Pre-train an encoder by masked language modelling."""
 
     tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
-    chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words")
+    chinese_tokens: Literal["characters", "words"] | None = option(f"{CHINESE_TOKENS_HELP} (default: words)", None)
     vocab_size: int | None = option(
         "number of tokens of a newly trained tokenizer (default: chosen from the text)", None
     )
-    size: Literal["reference", "tiny", "mini", "small", "medium"] = option(
-        "shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, small 4/512, medium 8/512", "tiny"
+    size: Literal["reference", "tiny", "mini", "small", "medium"] | None = option(
+        "shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, small 4/512, medium 8/512 (default: tiny)", None
     )
     model: str | None = option("folder of a model to continue from, in place of a size", None)
     max_steps: int | None = option("budget in optimizer steps", None)
@@ -287,6 +287,15 @@ def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
     if argv and not argv[0].startswith("-"):
         argv = [*read_recipe(argv[0], arguments_class), *argv[1:]]
     return arguments_class(**vars(parser.parse_args(argv)))
+
+
+def check_report_to(report_to: str):
+    """Raise a `UserError` unless metrics can go there."""
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = ["none", "all", *get_available_reporting_integrations()]
+    if report_to not in available:
+        raise UserError(f"--report_to {report_to} is unknown or not installed; here there are {', '.join(available)}")
 
 
 def parse_duration(text: str) -> float:

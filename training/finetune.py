@@ -12,7 +12,7 @@ import typing
 from pathlib import Path
 
 from training import card, labelled, run_folder
-from training.arguments import FinetuneArguments
+from training.arguments import FinetuneArguments, check_report_to
 from training.errors import UserError
 from training.loading import load_tokenizer, loading
 
@@ -85,15 +85,6 @@ def check_resumable(arguments: FinetuneArguments):
                 f"--resume: the interrupted run had --{name} {before.get(name)}, this one {value}; "
                 "give the same, or start afresh without --resume"
             )
-
-
-def check_report_to(report_to: str):
-    """Raise a `UserError` unless metrics can go there."""
-    from transformers.integrations import get_available_reporting_integrations
-
-    available = ["none", "all", *get_available_reporting_integrations()]
-    if report_to not in available:
-        raise UserError(f"--report_to {report_to} is unknown or not installed; here there are {', '.join(available)}")
 
 
 def load_pretrained(

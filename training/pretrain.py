@@ -7,7 +7,9 @@ import copy
 import dataclasses
 import json
 import math
+import os
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,17 +19,25 @@ import torch
 import transformers
 from datasets import Dataset
 from filelock import FileLock, Timeout
-from transformers import PreTrainedTokenizerFast, TrainingArguments
+from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
 from training import card
-from training.arguments import PretrainArguments, parse_duration
+from training.arguments import PretrainArguments, check_report_to, parse_duration
 from training.clock import as_text, elapsed, say
 from training.corpus import load_corpus, split_corpus
 from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
+from training.loading import loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
-from training.run_folder import check_output_dir, publishing, training_dir, write_json
+from training.run_folder import (
+    ARGUMENTS_FILE,
+    check_output_dir,
+    making_parents,
+    publishing,
+    training_dir,
+    write_json,
+)
 from training.schedule import Journal, Plan
 from training.tokenizer import describe_unknown, load_tokenizer, train_tokenizer, unknown_share
 from training.trainer import (
@@ -42,6 +52,9 @@ from training.trainer import (
 
 
 DEFAULT_TIME_BUDGET = "10m"
+DEFAULT_SIZE = "tiny"
+DEFAULT_CHINESE_TOKENS = "words"
+FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may differ when a run is resumed
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
@@ -99,26 +112,37 @@ def main(arguments: PretrainArguments):
     work_dir = training_dir(output_dir)
     _quieten_libraries()
     keep_memory_between_steps()
-    new_work_dir = not work_dir.exists()
-    try:
-        work_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(work_dir / "lock", timeout=0):
-            _start_afresh_unless_resuming(arguments, work_dir)
-            prepared, model = _prepare(arguments, work_dir)
-            results = _train(arguments, prepared, model, work_dir)
-            _publish(output_dir, model, prepared, results)
-    except Timeout:
-        raise UserError(f"another run is writing {output_dir}; wait for it, or name another --output_dir") from None
-    except UserError:
-        if new_work_dir and not list(work_dir.glob("checkpoint-*")):  # nothing to resume
-            _remove(work_dir)
-        raise
+    with making_parents(output_dir), _kept_if_of_use(work_dir):
+        try:
+            with FileLock(work_dir / "lock", timeout=0):
+                _start_afresh_unless_resuming(arguments, work_dir)
+                prepared, model = _prepare(arguments, work_dir)
+                results = _train(arguments, prepared, model, work_dir)
+                _publish(output_dir, model, prepared, results)
+        except Timeout:
+            raise UserError(
+                f"another run is writing {output_dir}; wait for it, or name another --output_dir"
+            ) from None
     _remove(work_dir / "prepared")
     _summarise(output_dir, results)
 
 
+@contextmanager
+def _kept_if_of_use(work_dir: Path):
+    """Make the training folder; if the block raises before there is anything to resume, a new one vanishes again."""
+    new = not work_dir.exists()
+    work_dir.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        prepared = (work_dir / "prepared" / "facts.json").exists() and not isinstance(error, UserError)
+        if new and not prepared and not list(work_dir.glob("checkpoint-*")):
+            _remove(work_dir)
+        raise
+
+
 def _check(arguments: PretrainArguments):
-    """Refuse impossible arguments before any work; fill in the budget and block size that were left open."""
+    """Refuse impossible arguments before any work; fill in what was left open."""
     budgets = [name for name in ("max_steps", "max_tokens", "time_budget") if getattr(arguments, name) is not None]
     if len(budgets) > 1:
         raise UserError(f"give one budget, not {len(budgets)}: {', '.join('--' + name for name in budgets)}")
@@ -126,25 +150,42 @@ def _check(arguments: PretrainArguments):
         arguments.time_budget = DEFAULT_TIME_BUDGET
     if arguments.time_budget:
         parse_duration(arguments.time_budget)
-    if arguments.model and (arguments.tokenizer or arguments.vocab_size):
-        raise UserError("--model brings its tokenizer along; leave --tokenizer and --vocab_size out")
-    if arguments.tokenizer and arguments.vocab_size:
-        raise UserError("--vocab_size is for a new tokenizer; leave it out, or leave --tokenizer out")
-    for name in ("max_steps", "max_tokens", "batch_size", "micro_batch_size", "block_size", "save_steps"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name} is {value}, but must be at least 1")
-    if arguments.block_size is not None and arguments.block_size < 8:
-        raise UserError(f"--block_size is {arguments.block_size}, but must be at least 8")
-    for name, low, high in (("mlm_probability", 0, 1), ("warmup_share", 0, 1), ("dropout", -1e-9, 1)):
-        if not low < getattr(arguments, name) < high:
-            raise UserError(f"--{name} is {getattr(arguments, name)}, but must lie between 0 and 1")
-    if arguments.learning_rate <= 0:
-        raise UserError(f"--learning_rate is {arguments.learning_rate}, but must be above 0")
-    if arguments.micro_batch_size and arguments.batch_size % arguments.micro_batch_size:
-        raise UserError(
-            f"--batch_size {arguments.batch_size} is not a multiple of --micro_batch_size {arguments.micro_batch_size}"
-        )
+    for given, brings, others in (
+        ("model", "its shape and tokenizer", ("size", "tokenizer", "vocab_size", "chinese_tokens")),
+        ("tokenizer", "its vocabulary", ("vocab_size", "chinese_tokens")),
+    ):
+        useless = [f"--{name}" for name in others if getattr(arguments, name) is not None]
+        if getattr(arguments, given) and useless:
+            raise UserError(f"--{given} brings {brings} along; leave {' and '.join(useless)} out")
+    _check_numbers(arguments)
+    check_report_to(arguments.report_to)
+    if not arguments.model:
+        arguments.size = arguments.size or DEFAULT_SIZE
+
+
+def _check_numbers(arguments: PretrainArguments):
+    """Raise one `UserError` for all numbers that lie out of range."""
+    at_least = dict.fromkeys(("max_steps", "max_tokens", "batch_size", "micro_batch_size", "save_steps"), 1)
+    checks = [
+        (name, getattr(arguments, name) is None or getattr(arguments, name) >= least, f"at least {least}")
+        for name, least in (at_least | {"block_size": 8, "vocab_size": 1}).items()
+    ]
+    checks += [
+        ("mlm_probability", 0 < arguments.mlm_probability < 1, "above 0 and below 1"),
+        ("learning_rate", 0 < arguments.learning_rate < math.inf, "above 0"),
+        ("warmup_share", 0 <= arguments.warmup_share < 1, "at least 0 and below 1"),
+        ("weight_decay", 0 <= arguments.weight_decay < math.inf, "at least 0"),
+        ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
+        ("seed", 0 <= arguments.seed < 2**32, "at least 0 and below 2**32"),
+    ]
+    wrong = [
+        f"--{name} is {getattr(arguments, name)}, but must be {allowed}" for name, fits, allowed in checks if not fits
+    ]
+    micro = arguments.micro_batch_size
+    if not wrong and micro and arguments.batch_size % micro:
+        wrong = [f"--batch_size {arguments.batch_size} is not a multiple of --micro_batch_size {micro}"]
+    if wrong:
+        raise UserError("; ".join(wrong))
 
 
 def _quieten_libraries():
@@ -162,13 +203,16 @@ def _remove(folder: Path):
 
 def _start_afresh_unless_resuming(arguments: PretrainArguments, work_dir: Path):
     """Leave in `work_dir` what the run may go on from, and nothing else."""
-    settings = {key: value for key, value in dataclasses.asdict(arguments).items() if key != "resume"}
-    settings_file = work_dir / "arguments.json"
+    settings = _told(arguments)
+    settings_file = work_dir / ARGUMENTS_FILE
     resumable = settings_file.exists() and (work_dir / "prepared" / "facts.json").exists()
     if arguments.resume and resumable:
         before = json.loads(settings_file.read_text(encoding="utf-8"))
-        changed = [f"--{key} was {before.get(key)}, is {value}" for key, value in settings.items()
-                   if before.get(key) != value]  # fmt: skip
+        changed = [
+            f"--{key} was {before.get(key)}, is {value}"
+            for key, value in settings.items()
+            if key not in FREE_TO_CHANGE and before.get(key) != value
+        ]
         if changed:
             raise UserError(f"cannot resume with other arguments ({'; '.join(changed)}); give the same ones")
         return
@@ -180,6 +224,16 @@ def _start_afresh_unless_resuming(arguments: PretrainArguments, work_dir: Path):
         if path.name != "lock":
             _remove(path) if path.is_dir() else path.unlink()
     write_json(settings_file, settings)
+
+
+def _told(arguments: PretrainArguments) -> dict:
+    """What the run was told; paths hold from any folder and in any spelling."""
+    settings = dataclasses.asdict(arguments)
+    for name in ("tokenizer", "model", "dataset"):
+        if settings[name] and Path(settings[name]).exists():  # a dataset may be an id
+            settings[name] = os.path.abspath(settings[name])
+    settings["train_files"] = [os.path.abspath(os.path.expanduser(file)) for file in settings["train_files"] or []]
+    return settings
 
 
 def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, TinyBertForMaskedLM]:
@@ -205,12 +259,24 @@ def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, Ti
 
 
 def _load_model(folder: str) -> TinyBertForMaskedLM:
-    if not (Path(folder) / "config.json").is_file():
-        raise UserError(f"--model {folder} is not a folder with a model (no config.json)")
-    try:
-        return TinyBertForMaskedLM.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--model {folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+    advice = "name a folder made by `python -m training pretrain`"
+    with loading(folder):
+        if not (Path(folder) / "config.json").is_file():
+            raise UserError(f"--model {folder} is not a folder with a model (no config.json); {advice}")
+        model_type = AutoConfig.from_pretrained(folder).model_type
+        if model_type != TinyBertConfig.model_type:
+            raise UserError(f"--model {folder} is of the type {model_type}, not {TinyBertConfig.model_type}; {advice}")
+        # A weight of another shape raises without saying which.
+        model, info = TinyBertForMaskedLM.from_pretrained(
+            folder, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    lacking = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
+    if lacking:
+        raise UserError(
+            f"--model {folder} lacks {len(lacking)} weights of a masked language model or has them in another shape, "
+            f"for example {lacking[0]}; {advice}"
+        )
+    return model
 
 
 def _new_model(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertForMaskedLM:
@@ -219,7 +285,7 @@ def _new_model(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast)
         pad_token_id=tokenizer.pad_token_id,
         hidden_dropout_prob=arguments.dropout,
         attention_probs_dropout_prob=arguments.dropout,
-        **SIZES[arguments.size],
+        **SIZES[arguments.size or DEFAULT_SIZE],
     )
     return TinyBertForMaskedLM(config)
 
@@ -229,7 +295,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
 
     Args:
         arguments: Where the text is, and the tokenizer and block size to use.
-        model: The model to continue from; `None` for a new one of `arguments.size`.
+        model: The model to continue from; `None` for a new one.
 
     Raises:
         UserError: If the text, the tokenizer or the block size cannot be used.
@@ -237,7 +303,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     limit = (
         model.config.max_position_embeddings
         if model
-        else TinyBertConfig(**SIZES[arguments.size]).max_position_embeddings
+        else TinyBertConfig(**SIZES[arguments.size or DEFAULT_SIZE]).max_position_embeddings
     )
     block_size = arguments.block_size or min(BLOCK_SIZE, limit)
     if block_size > limit:
@@ -253,9 +319,11 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     corpus, report = load_corpus(arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding)
     for line in report.lines():
         say(line)
-    split = split_corpus(corpus, seed=arguments.seed)
+    split = split_corpus(corpus)  # whatever the seed: runs are compared, and continued, on text held out from all
     if tokenizer is None:
-        tokenizer = train_tokenizer(split["train"]["text"], arguments.vocab_size, arguments.chinese_tokens, limit)
+        tokenizer = train_tokenizer(
+            split["train"]["text"], arguments.vocab_size, arguments.chinese_tokens or DEFAULT_CHINESE_TOKENS, limit
+        )
         say(f"tokenizer: {len(tokenizer):,} tokens")
     tokenizer = TinyBertTokenizer.from_fast(tokenizer, limit)
     train, held_out = (
@@ -265,8 +333,14 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     tokens = int(token_counts(train, len(tokenizer), tokenizer.all_special_ids).sum())
     if tokens < block_size:
         raise UserError(
-            f"the text holds {tokens} tokens, fewer than one block of {block_size}: give more text or a smaller "
-            "--block_size"
+            f"the text holds {tokens} tokens that the tokenizer knows, fewer than one block of {block_size}: "
+            "give more text or a smaller --block_size"
+        )
+    held_out = held_out.select(range(min(len(held_out), EVALUATION_BLOCKS)))
+    if not _masks_anything(held_out, tokenizer):
+        raise UserError(
+            f"the {len(split['held_out'])} documents held out hold too few tokens to evaluate on: "
+            "give more documents, or longer ones (in a .txt each line is a document)"
         )
     unknown = unknown_share(split["train"]["text"], tokenizer)
     facts = {
@@ -282,7 +356,12 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         f"{len(held_out):,} blocks held out ({len(split['held_out']):,} documents)"
     )
     say(f"unknown to the tokenizer: {describe_unknown(unknown)}")
-    return Prepared(tokenizer, train, held_out.select(range(min(len(held_out), EVALUATION_BLOCKS))), facts)
+    return Prepared(tokenizer, train, held_out, facts)
+
+
+def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool:
+    batches = evaluation_batches(blocks, tokenizer, EVALUATION_BATCH_SIZE)
+    return any(bool((batch["labels"] != -100).any()) for batch in batches)
 
 
 def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForMaskedLM, work_dir: Path) -> dict:
@@ -292,13 +371,15 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     checkpoint = last_checkpoint(work_dir, journal)
     if arguments.resume and checkpoint is None:
         say("no checkpoint yet: starting from step 0")
+    elif checkpoint:
+        say(f"going on from {checkpoint.name}")
     spent = journal.of("checkpoint")[-1]["seconds"] if checkpoint else 0.0
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
     order = EpochOrder(prepared.train, arguments.seed)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
     counts = token_counts(prepared.train, len(tokenizer), tokenizer.all_special_ids)
     entropy = unigram_entropy(counts)
-    progress = ProgressCallback(plan, arguments.batch_size * block_size, len(tokenizer), entropy)
+    progress = ProgressCallback(plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal)
     trainer = PretrainingTrainer(
         model=model,
         args=_training_arguments(arguments, plan, work_dir),

@@ -12,24 +12,22 @@ class Journal:
         self.path = Path(path)
         self.entries: list[dict] = []
         if self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            size = 0
+            for line in self.path.read_bytes().splitlines(keepends=True):
                 try:
-                    self.entries.append(json.loads(line))
-                except json.JSONDecodeError:  # the last line, cut by a crash
+                    self.entries.append(json.loads(line.removesuffix(b"\n") if line.endswith(b"\n") else b"cut"))
+                except ValueError:  # cut or garbled by a crash while it was written
                     break
-            self._write("w", self.entries)
-
-    def _write(self, mode: str, entries: list[dict]):
-        with self.path.open(mode, encoding="utf-8") as file:
-            for entry in entries:
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+                size += len(line)
+            os.truncate(self.path, size)
 
     def write(self, event: str, **values):
         entry = {"event": event, **values}
         self.entries.append(entry)
-        self._write("a", [entry])
+        with self.path.open("a", encoding="ascii", newline="\n") as file:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def of(self, event: str) -> list[dict]:
         """The entries of one kind, oldest first."""

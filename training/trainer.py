@@ -125,12 +125,17 @@ class ProgressCallback(TrainerCallback):
     tokens_per_step: int
     vocab_size: int
     unigram_entropy: float
+    journal: Journal  # a resumed run keeps the curve from its beginning
     loss_curve: list[dict] = field(default_factory=list)
     _last: tuple[int, float] = (0, 0.0)
     _warned: bool = False
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._last = (state.global_step, time.monotonic())
+        # Points after the checkpoint come again.
+        points = {entry["step"]: entry for entry in self.journal.of("loss") if entry["step"] <= state.global_step}
+        for step, entry in sorted(points.items()):
+            self.loss_curve.append({"step": step, "tokens": entry["tokens"], "loss": entry["loss"]})
 
     def on_step_end(self, args, state, control, **kwargs):
         due = time.monotonic() - self._last[1] >= LOG_SECONDS
@@ -143,7 +148,7 @@ class ProgressCallback(TrainerCallback):
         if not math.isfinite(loss):
             raise UserError(
                 f"the loss became {loss} before step {step} (tokens {(step - 1) * self.tokens_per_step:,}): "
-                f"--learning_rate {args.learning_rate} is likely too high; the last checkpoint is kept"
+                f"--learning_rate {args.learning_rate} is likely too high; give a lower one"
             )
         since_step, since = self._last
         now = time.monotonic()
@@ -151,7 +156,9 @@ class ProgressCallback(TrainerCallback):
         speed = (step - since_step) * self.tokens_per_step / max(now - since, 1e-9)
         left = (self.plan.max_steps - step) * self.tokens_per_step / max(speed, 1e-9)
         progress = self.plan.progress(step)
-        self.loss_curve.append({"step": step, "tokens": step * self.tokens_per_step, "loss": loss})
+        point = {"step": step, "tokens": step * self.tokens_per_step, "loss": loss}
+        self.loss_curve.append(point)
+        self.journal.write("loss", **point)
         say(
             f"step {step:,}/{self.plan.max_steps:,} ({progress:.0%})  loss {loss:.3f} (ln V "
             f"{math.log(self.vocab_size):.2f}, unigram {self.unigram_entropy:.2f})  {speed:,.0f} tokens/s  "
@@ -162,8 +169,8 @@ class ProgressCallback(TrainerCallback):
             if loss > self.unigram_entropy - PLATEAU_MARGIN:
                 say(
                     f"a quarter of the budget is spent and the loss ({loss:.2f}) is still on the unigram plateau "
-                    f"({self.unigram_entropy:.2f}): the model has learnt which words are frequent, and nothing from "
-                    "context. Give it a larger budget, or a smaller --size or --vocab_size."
+                    f"({self.unigram_entropy:.2f}): the model has learnt at best which words are frequent, and "
+                    "nothing from context. Give it a larger budget, or a smaller --size or --vocab_size."
                 )
 
 

@@ -1,17 +1,20 @@
 import json
+import os
+import shutil
 import time
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from training import pretrain as pretrain_module
 from training.__main__ import main
+from training.arguments import PretrainArguments
 from training.encoding import encode, pack, token_counts
 from training.masking import evaluation_batches
-from training.run_folder import training_dir
+from training.run_folder import training_dir, write_json
 from training.trainer import SaveCallback
 
 
@@ -139,7 +142,9 @@ def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, text_file, mon
     monkeypatch.undo()
     assert run(*arguments, "--output_dir", folder, "--resume") == 0
     assert same(weights(folder), weights(tmp_path / "whole"))
-    assert "nothing to resume" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "nothing to resume" not in out and "going on from checkpoint-6" in out
+    assert [point["step"] for point in results_of(folder)["loss_curve"]] == [1, 9]
 
 
 def test_a_checkpoint_cut_while_written_is_not_resumed_from(tmp_path, text_file, monkeypatch, capsys):
@@ -173,8 +178,11 @@ def test_resume_refuses_other_arguments(tmp_path, text_file, monkeypatch, capsys
     with monkeypatch.context() as patch:
         patch.setattr(pretrain_module, "evaluate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(*arguments, "--output_dir", folder) == 130
-    assert run(*arguments, "--output_dir", folder, "--resume", "--seed", 7) == 2
-    assert "--seed was 0, is 7" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)  # the same text and folder by other names
+    arguments = ["--train_files", "reviews.txt", *FAST, "--max_steps", 4, "--save_steps", 2]
+    assert run(*arguments, "--output_dir", "zh/", "--resume", "--seed", 7) == 2
+    assert "cannot resume with other arguments (--seed was 0, is 7)" in capsys.readouterr().err
+    assert run(*arguments, "--output_dir", "zh/", "--resume") == 0
 
 
 def test_training_goes_on_from_a_model_with_its_tokenizer(tmp_path, text_file):
@@ -216,10 +224,17 @@ def test_the_sparse_evaluation_equals_the_dense_one(tmp_path, sentences, tokeniz
         (["--max_steps", 1, "--block_size", 128], "--block_size 128 is longer than the model takes (64 positions)"),
         (["--max_steps", 1, "--batch_size", 8, "--micro_batch_size", 3], "not a multiple"),
         (["--max_steps", 1, "--mlm_probability", 1.5], "--mlm_probability is 1.5"),
+        (["--max_steps", 1, "--seed", -1], "--seed is -1, but must be at least 0"),
+        (["--max_steps", 1, "--seed", 2**32], "--seed is 4294967296"),
+        (["--max_steps", 1, "--learning_rate", "nan"], "--learning_rate is nan"),
+        (["--max_steps", 1, "--learning_rate", "inf"], "--learning_rate is inf"),
+        (["--max_steps", 1, "--weight_decay", -1], "--weight_decay is -1.0"),
+        (["--max_steps", 1, "--vocab_size", 0], "--vocab_size is 0"),
+        (["--max_steps", 1, "--report_to", "nobody"], "--report_to nobody is unknown or not installed"),
         (["--max_steps", 1, "--tokenizer", "nowhere"], "nowhere"),
-        (["--max_steps", 1, "--model", "nowhere"], "nowhere"),
+        (["--time_budget", "0.1s"], "leaves no time for training"),
         (["--max_steps", 1, "--vocab_size", 50000], "--vocab_size 50000"),
-        (["--max_steps", 1, "--tokenizer", "x", "--vocab_size", 100], "leave it out"),
+        (["--max_steps", 1, "--tokenizer", "x", "--vocab_size", 100], "leave --vocab_size out"),
     ],
 )
 def test_wrong_arguments_are_one_line_and_leave_nothing(tmp_path, text_file, capsys, argv, line):
@@ -227,7 +242,109 @@ def test_wrong_arguments_are_one_line_and_leave_nothing(tmp_path, text_file, cap
     assert run("--train_files", text_file, "--size", "reference", *argv, "--output_dir", folder) == 2
     error = capsys.readouterr().err
     assert line in error and error.count("\n") == 1
-    assert not folder.parent.exists() or not list(folder.parent.iterdir())
+    assert not folder.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("no.txt", None, "no such file"),
+        ("empty.txt", b"", "is empty"),
+        ("binary.txt", bytes(range(256)) * 9, "looks binary"),
+        ("table.csv", b"body,label\na,1\n", "has no column 'text'"),
+    ],
+)
+def test_wrong_text_is_one_line_and_leaves_nothing(tmp_path, capsys, name, content, line):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    folder = tmp_path / "runs" / "deep" / "zh"
+    for verb in ("pretrain", "tokenizer"):
+        assert main([verb, "--train_files", str(tmp_path / name), "--output_dir", str(folder)]) == 2
+        error = capsys.readouterr().err
+        assert line in error and error.count("\n") == 1
+        assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--model", "x", "--size", "tiny"], "--model brings its shape and tokenizer along; leave --size out"),
+        (["--model", "x", "--tokenizer", "x", "--vocab_size", 9], "leave --tokenizer and --vocab_size out"),
+        (["--tokenizer", "x", "--chinese_tokens", "words"], "leave --chinese_tokens out"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(tmp_path, text_file, capsys, argv, line):
+    assert run("--train_files", text_file, *argv, "--max_steps", 1, "--output_dir", tmp_path / "zh") == 2
+    assert line in capsys.readouterr().err
+
+
+def _without_head(folder):
+    state = {
+        name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if "mlm_head" not in name
+    }
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _reshape(folder):
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", config | {"hidden_size": 128})
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}', "utf-8"), "of the type bert"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "does not load"),
+        (_without_head, "lacks 6 weights of a masked language model"),
+        (_reshape, "in another shape, for example"),
+    ],
+)
+def test_a_model_that_cannot_be_continued_is_one_line(tmp_path, text_file, tokenizer, capsys, damage, line):
+    model, folder = tmp_path / "model", tmp_path / "runs" / "zh"
+    config = pretrain_module.TinyBertConfig(vocab_size=len(tokenizer))
+    pretrain_module.TinyBertForMaskedLM(config).save_pretrained(model)
+    tokenizer.save_pretrained(model)
+    damage(model)
+    capsys.readouterr()
+    assert run("--train_files", text_file, "--model", model, "--max_steps", 1, "--output_dir", folder) == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1
+    assert not folder.parent.exists()
+
+
+def test_a_file_name_of_any_bytes_is_read(tmp_path, text_file):
+    name = os.fsencode(tmp_path / "a") + b"\xb9\xfa.txt"  # GBK, as from an old archive
+    try:
+        shutil.copy(text_file, name)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    assert run("--train_files", os.fsdecode(name), *FAST, "--max_steps", 1, "--output_dir", tmp_path / "zh") == 0
+    assert results_of(tmp_path / "zh")["corpus"]["files"][0]["name"] == "a\udcb9\udcfa.txt"
+
+
+@pytest.mark.parametrize(("when", "left"), [("load_corpus", []), ("_train", [".zh.training"])])
+def test_an_interrupted_run_leaves_what_can_be_resumed_and_nothing_else(tmp_path, text_file, monkeypatch, when, left):
+    monkeypatch.setattr(pretrain_module, when, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    folder = tmp_path / "runs" / "zh"
+    assert run("--train_files", text_file, *FAST, "--max_steps", 1, "--output_dir", folder) == 130
+    assert [path.name for path in tmp_path.glob("runs/*")] == left
+    assert folder.parent.exists() is bool(left)
+
+
+def test_the_same_documents_are_held_out_whatever_the_seed(text_file, monkeypatch):
+    held_out = []
+    real = pretrain_module.split_corpus
+
+    def spy(*args, **kwargs):
+        split = real(*args, **kwargs)
+        held_out.append(split["held_out"]["text"])
+        return split
+
+    monkeypatch.setattr(pretrain_module, "split_corpus", spy)
+    for seed in (0, 1):
+        pretrain_module.prepare(PretrainArguments(train_files=[text_file], output_dir="x", seed=seed, block_size=32))
+    assert held_out[0] == held_out[1] != []
 
 
 @pytest.mark.parametrize(
@@ -243,7 +360,7 @@ def test_too_little_text_is_one_line_and_leaves_nothing(tmp_path, capsys, conten
     assert run(*argv, "--output_dir", folder) == 2
     error = capsys.readouterr().err
     assert line in error and error.count("\n") == 1
-    assert not folder.parent.exists() or not list(folder.parent.iterdir())
+    assert not folder.parent.exists()
 
 
 def test_a_folder_that_holds_a_model_is_not_touched(tmp_path, text_file, capsys):

@@ -29,6 +29,19 @@ def test_learning_rate_rises_then_decays_to_nothing():
     assert [learning_rate_factor(p, 0.1) for p in (0, 0.05, 0.1, 0.55, 1)] == pytest.approx([0, 0.5, 1, 0.5, 0])
 
 
+@pytest.mark.parametrize(
+    "rest", ['{"event": "chec', '{"event": "x"}', "\0\0\0\n", '"书'.encode()[:-1].decode("latin-1")]
+)
+def test_what_follows_the_cut_is_written_on_a_line_of_its_own(tmp_path, rest):
+    path = tmp_path / "journal.jsonl"
+    Journal(path).write("plan", step=0)
+    with path.open("a", encoding="latin-1") as file:
+        file.write(rest)
+    Journal(path).write("checkpoint", step=5)
+    assert path.read_text(encoding="utf-8").count("\n") == 2
+    assert [entry["event"] for entry in Journal(path).entries] == ["plan", "checkpoint"]
+
+
 def test_a_journal_is_read_back_without_its_cut_last_line(tmp_path):
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
