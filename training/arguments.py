@@ -285,8 +285,23 @@ def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
     if twice is not None:  # argparse would take the last and drop the others
         raise UserError(f"{twice} is given twice; give it once, several values one after another if it takes them")
     if argv and not argv[0].startswith("-"):
-        argv = [*read_recipe(argv[0], arguments_class), *argv[1:]]
+        argv = [*_not_overridden(read_recipe(argv[0], arguments_class), given), *argv[1:]]
     return arguments_class(**vars(parser.parse_args(argv)))
+
+
+# Fields of which one takes the place of the others: (given on the command line, then these of a recipe fall away).
+BUDGETS = ("--max_steps", "--max_tokens", "--time_budget")
+REPLACED = {
+    **dict.fromkeys(BUDGETS, BUDGETS),
+    "--tokenizer": ("--vocab_size", "--chinese_tokens"),
+    "--model": ("--size", "--tokenizer", "--vocab_size", "--chinese_tokens"),
+}
+
+
+def _not_overridden(recipe_words: list[str], given: list[str]) -> list[str]:
+    """The words of a recipe without the fields that those given on the command line stand in for."""
+    replaced = {name for option in given for name in REPLACED.get(option, ())}
+    return [word for word in recipe_words if word.partition("=")[0] not in replaced]
 
 
 def check_report_to(report_to: str):

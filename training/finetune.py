@@ -95,7 +95,7 @@ def load_pretrained(
     Args:
         model: Folder or Hub id.
         label_names: In the order of their ids; `None` for regression, whose one output is called `value_name`.
-        problem_type: One of `training.arguments.PROBLEM_TYPES`.
+        problem_type: A `problem_type` of transformers.
         dropout: Of hidden states and attention weights, where the model has such settings.
 
     Raises:

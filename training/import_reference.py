@@ -17,6 +17,7 @@ from transformers.utils import logging
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertTokenizer
 from training.arguments import ImportArguments
 from training.errors import UserError
+from training.loading import one_line
 from training.run_folder import check_output_dir, publishing
 
 
@@ -222,9 +223,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
             print("note: the tokenizer is a vocab.txt alone; it is read as BERT's WordPiece, which lower-cases")
             return BertTokenizerFast.from_pretrained(str(folder))
         return AutoTokenizer.from_pretrained(str(folder))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise UserError(f"--tokenizer {folder} holds no tokenizer that can be read ({reason})") from error
+    except Exception as error:  # the tokenizers library raises bare Exception on a damaged file
+        raise UserError(f"--tokenizer {folder} holds no tokenizer that can be read ({one_line(error)})") from error
 
 
 def _name_special_tokens(tokenizer: PreTrainedTokenizerBase):

@@ -198,7 +198,7 @@ def load_labelled(
     Args:
         path: A .csv, .tsv, .json, .jsonl or .parquet file.
         text_column, text_pair_column, label_column: Names of its columns; `None` for no second text.
-        problem_type: One of `training.arguments.PROBLEM_TYPES`. Several labels of one row are separated by `|`, or a
+        problem_type: A `problem_type` of transformers. Several labels of one row are separated by `|`, or a
             list; none at all is an empty cell or list.
         encoding: Of the file; `None` recognises it.
         label_names: The labels there can be, in the order of their ids. `None` takes them from the file, sorted.
@@ -261,7 +261,8 @@ def split(data: LabelledData, problem_type: str, seed: int) -> tuple[LabelledDat
         rows = [index for index, key in enumerate(keys) if (key in held_out) == is_held_out]
         parts.append(dataclasses.replace(data, dataset=data.dataset.select(rows), blank=0))
     training, validation = parts
-    if not len(training.dataset) or not len(validation.dataset):
+    classes = [{str(label) for label in part.labels} for part in (data, training)]
+    if not len(validation.dataset) or (problem_type == SINGLE_LABEL and classes[0] != classes[1]) or not classes[1]:
         raise UserError(f"{data.source} has too few rows to hold out a tenth; give a --validation_file")
     source = f"{data.source} (a tenth, held out)"
     return dataclasses.replace(training, blank=data.blank), dataclasses.replace(validation, source=source)

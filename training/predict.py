@@ -31,7 +31,7 @@ class Task:
 
     Args:
         task: `sequence-classification`.
-        problem_type: One of `training.arguments.PROBLEM_TYPES`.
+        problem_type: A `problem_type` of transformers.
         text_column, text_pair_column, label_column: Of the tables it was fine-tuned on; `None` for no second text.
         max_length: Longest text in tokens; longer ones are cut.
         label_names: In the order of their ids; `None` for regression.

@@ -30,6 +30,7 @@ from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
 from training.loading import loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
+from training.predict import best_device
 from training.run_folder import (
     ARGUMENTS_FILE,
     check_output_dir,
@@ -55,6 +56,7 @@ DEFAULT_TIME_BUDGET = "10m"
 DEFAULT_SIZE = "tiny"
 DEFAULT_CHINESE_TOKENS = "words"
 FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may differ when a run is resumed
+PREPARED, FACTS = "prepared", "facts.json"
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
@@ -62,8 +64,8 @@ EVALUATION_BATCH_SIZE = 32
 CALIBRATION_STEPS = 3
 SAVING_SECONDS = 5.0
 
-# Shapes of Turc et al. 2019 (arXiv 1908.08962). Pre-norm, rotary positions, a tied decoder and mean pooling are
-# departures from the reference model; see the experiment log for what each gained.
+# Shapes of Turc et al. 2019 (arXiv 1908.08962). Rotary positions, a tied decoder, mean pooling and wider initial weights
+# are departures from the reference model; the experiment log (training/EXPERIMENTS.md) has what was measured.
 _SMALL_ENCODER = {
     "position_embedding_type": "rotary",
     "tie_word_embeddings": True,
@@ -93,7 +95,7 @@ class Prepared:
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.train.save_to_disk(str(folder / "train"))
         self.held_out.save_to_disk(str(folder / "held_out"))
-        write_json(folder / "facts.json", self.facts)  # last: it says that the folder is whole
+        write_json(folder / FACTS, self.facts)  # last: it says that the folder is whole
 
     @classmethod
     def load(cls, folder: Path) -> "Prepared":
@@ -101,7 +103,7 @@ class Prepared:
             tokenizer=load_tokenizer(folder / "tokenizer"),
             train=datasets.load_from_disk(str(folder / "train")).with_format("numpy"),
             held_out=datasets.load_from_disk(str(folder / "held_out")).with_format("numpy"),
-            facts=json.loads((folder / "facts.json").read_text(encoding="utf-8")),
+            facts=json.loads((folder / FACTS).read_text(encoding="utf-8")),
         )
 
 
@@ -115,7 +117,6 @@ def main(arguments: PretrainArguments):
     with making_parents(output_dir), _kept_if_of_use(work_dir):
         try:
             with FileLock(work_dir / "lock", timeout=0):
-                _start_afresh_unless_resuming(arguments, work_dir)
                 prepared, model = _prepare(arguments, work_dir)
                 results = _train(arguments, prepared, model, work_dir)
                 _publish(output_dir, model, prepared, results)
@@ -123,7 +124,7 @@ def main(arguments: PretrainArguments):
             raise UserError(
                 f"another run is writing {output_dir}; wait for it, or name another --output_dir"
             ) from None
-    _remove(work_dir / "prepared")
+    _remove(work_dir / PREPARED)
     _summarise(output_dir, results)
 
 
@@ -135,7 +136,7 @@ def _kept_if_of_use(work_dir: Path):
     try:
         yield
     except BaseException as error:
-        prepared = (work_dir / "prepared" / "facts.json").exists() and not isinstance(error, UserError)
+        prepared = (work_dir / PREPARED / FACTS).exists() and not isinstance(error, UserError)
         if new and not prepared and not list(work_dir.glob("checkpoint-*")):
             _remove(work_dir)
         raise
@@ -201,29 +202,38 @@ def _remove(folder: Path):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start_afresh_unless_resuming(arguments: PretrainArguments, work_dir: Path):
-    """Leave in `work_dir` what the run may go on from, and nothing else."""
-    settings = _told(arguments)
+def _resumes(arguments: PretrainArguments, work_dir: Path) -> bool:
+    """Whether the run goes on from what `work_dir` holds.
+
+    Raises:
+        UserError: If it should, but the interrupted run was told something else.
+    """
     settings_file = work_dir / ARGUMENTS_FILE
-    resumable = settings_file.exists() and (work_dir / "prepared" / "facts.json").exists()
-    if arguments.resume and resumable:
-        before = json.loads(settings_file.read_text(encoding="utf-8"))
-        changed = [
-            f"--{key} was {before.get(key)}, is {value}"
-            for key, value in settings.items()
-            if key not in FREE_TO_CHANGE and before.get(key) != value
-        ]
-        if changed:
-            raise UserError(f"cannot resume with other arguments ({'; '.join(changed)}); give the same ones")
-        return
-    if arguments.resume:
-        say("nothing to resume: starting afresh")
-    elif resumable:
-        say(f"starting afresh: what an earlier run left in {work_dir.name} is removed (--resume would go on from it)")
+    resumable = settings_file.exists() and (work_dir / PREPARED / FACTS).exists()
+    if not (arguments.resume and resumable):
+        if arguments.resume:
+            say("nothing to resume: starting afresh")
+        elif resumable:
+            say(f"starting afresh: what an earlier run left in {work_dir.name} goes (--resume would go on from it)")
+        return False
+    before = json.loads(settings_file.read_text(encoding="utf-8"))
+    changed = [
+        f"--{key} was {before.get(key)}, is {value}"
+        for key, value in _told(arguments).items()
+        if key not in FREE_TO_CHANGE and before.get(key) != value
+    ]
+    if changed:
+        raise UserError(f"cannot resume with other arguments ({'; '.join(changed)}); give the same ones")
+    return True
+
+
+def _start_afresh(arguments: PretrainArguments, prepared: "Prepared", work_dir: Path):
+    """Have `work_dir` hold what this run goes on from, and nothing of an earlier one."""
     for path in work_dir.iterdir():
         if path.name != "lock":
             _remove(path) if path.is_dir() else path.unlink()
-    write_json(settings_file, settings)
+    write_json(work_dir / ARGUMENTS_FILE, _told(arguments))
+    prepared.save(work_dir / PREPARED)
 
 
 def _told(arguments: PretrainArguments) -> dict:
@@ -238,13 +248,12 @@ def _told(arguments: PretrainArguments) -> dict:
 
 def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, TinyBertForMaskedLM]:
     """Text to blocks, and a model for them; a resumed run takes the blocks from disk."""
-    folder = work_dir / "prepared"
     given_model = _load_model(arguments.model) if arguments.model else None
-    if (folder / "facts.json").exists():
-        prepared = Prepared.load(folder)
+    if _resumes(arguments, work_dir):
+        prepared = Prepared.load(work_dir / PREPARED)
     else:
         prepared = prepare(arguments, given_model)
-        prepared.save(folder)
+        _start_afresh(arguments, prepared, work_dir)  # not before the new input has proved good
     transformers.set_seed(arguments.seed)
     model = given_model or _new_model(arguments, prepared.tokenizer)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
@@ -373,7 +382,8 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         say("no checkpoint yet: starting from step 0")
     elif checkpoint:
         say(f"going on from {checkpoint.name}")
-    spent = journal.of("checkpoint")[-1]["seconds"] if checkpoint else 0.0
+    saved = {f"checkpoint-{entry['step']}": entry["seconds"] for entry in journal.of("checkpoint")}
+    spent = saved[checkpoint.name] if checkpoint else 0.0
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
     order = EpochOrder(prepared.train, arguments.seed)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
@@ -451,7 +461,8 @@ def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[
 
 def _measure_step(arguments, model, collator, order) -> float:
     """Seconds of an optimizer step, on a copy of the model."""
-    copied = copy.deepcopy(model).train()
+    device = best_device()
+    copied = copy.deepcopy(model).to(device).train()
     optimizer = torch.optim.AdamW(copied.parameters(), lr=1e-9, fused=True)
     micro = arguments.micro_batch_size or arguments.batch_size
     durations = []
@@ -460,9 +471,11 @@ def _measure_step(arguments, model, collator, order) -> float:
         for start in range(0, arguments.batch_size, micro):
             first = step * arguments.batch_size + start
             batch = collator(order.__getitems__(range(first, first + micro)))
-            copied(**batch).loss.backward()
+            copied(**{name: tensor.to(device) for name, tensor in batch.items()}).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
         durations.append(time.monotonic() - started)
     return float(np.median(durations[1:]))  # the first one warms up
 

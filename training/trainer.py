@@ -18,6 +18,7 @@ from training.schedule import Journal, Plan, learning_rate_factor
 LOG_SECONDS = 15.0
 # Shares of the budget at which a time budget is compared with the clock again; closer together towards the end.
 REPLAN_AT = (0.02, 0.05, *(share / 20 for share in range(2, 20)), 0.96, 0.97, 0.98, 0.99, 0.995)
+PLATEAU_SHARE = 0.25  # of the budget, after which a loss on the plateau is worth a warning
 PLATEAU_MARGIN = 0.2  # nats below the unigram entropy that a model must reach before it has learnt to use context
 
 
@@ -139,7 +140,8 @@ class ProgressCallback(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         due = time.monotonic() - self._last[1] >= LOG_SECONDS
-        control.should_log = due or state.global_step in (1, self.plan.max_steps)
+        quarter = not self._warned and self.plan.progress(state.global_step) >= PLATEAU_SHARE
+        control.should_log = due or quarter or state.global_step in (1, self.plan.max_steps)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if not logs or "loss" not in logs:
@@ -164,11 +166,11 @@ class ProgressCallback(TrainerCallback):
             f"{math.log(self.vocab_size):.2f}, unigram {self.unigram_entropy:.2f})  {speed:,.0f} tokens/s  "
             f"{as_text(left)} left"
         )
-        if progress >= 0.25 and not self._warned:
+        if progress >= PLATEAU_SHARE and not self._warned:
             self._warned = True
             if loss > self.unigram_entropy - PLATEAU_MARGIN:
                 say(
-                    f"a quarter of the budget is spent and the loss ({loss:.2f}) is still on the unigram plateau "
+                    f"{progress:.0%} of the budget is spent and the loss ({loss:.2f}) is still on the unigram plateau "
                     f"({self.unigram_entropy:.2f}): the model has learnt at best which words are frequent, and "
                     "nothing from context. Give it a larger budget, or a smaller --size or --vocab_size."
                 )
