@@ -78,6 +78,7 @@ def test_files_that_a_readme_names_exist(name):
     linked = re.findall(r"\]\((?!http)([^)#]+)\)", text)
     inline = re.findall(r"`((?:hf_tinybert|training|tests|model_cards)/[\w./-]*)`", text)
     assert linked and inline
+    assert "<!--" not in text  # a placeholder
     for path in [*linked, *inline]:
         assert (ROOT / path).exists(), path
 

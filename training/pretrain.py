@@ -64,8 +64,8 @@ EVALUATION_BATCH_SIZE = 32
 CALIBRATION_STEPS = 3
 SAVING_SECONDS = 5.0
 
-# Shapes of Turc et al. 2019 (arXiv 1908.08962). Rotary positions, a tied decoder, mean pooling and wider initial weights
-# are departures from the reference model; the experiment log (training/EXPERIMENTS.md) has what was measured.
+# Shapes of Turc et al. 2019 (arXiv 1908.08962). Rotary positions, a tied decoder, mean pooling and wider initial
+# weights are departures from the reference model; training/EXPERIMENTS.md has what was measured.
 _SMALL_ENCODER = {
     "position_embedding_type": "rotary",
     "tie_word_embeddings": True,

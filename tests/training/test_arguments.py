@@ -31,6 +31,14 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
     assert (arguments.seed, arguments.resume, arguments.output_dir) == (4, True, "here")
 
 
+def test_a_budget_on_the_command_line_takes_the_place_of_a_recipe_s(tmp_path):
+    path = recipe(tmp_path, "time_budget: 10m\nvocab_size: 1000\nsize: mini\noutput_dir: there\n")
+    arguments = parse(path, "--max_steps", "5")
+    assert (arguments.max_steps, arguments.time_budget, arguments.vocab_size) == (5, None, 1000)
+    arguments = parse(path, "--tokenizer=tok")
+    assert (arguments.tokenizer, arguments.vocab_size, arguments.size) == ("tok", None, "mini")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -59,7 +59,26 @@ def test_the_demo_runs_the_whole_path(tmp_path, monkeypatch, capsys):
     with (folder / "data" / "held_out.tsv").open(encoding="utf-8") as file:
         assert len(list(csv.reader(file, delimiter="\t"))) == 51
     assert main(["demo", "--output_dir", str(folder)]) == 2
-    assert "is not empty" in capsys.readouterr().err
+    assert "already holds a model" in capsys.readouterr().err
+
+
+def test_a_demo_that_was_cut_short_goes_on(tmp_path, monkeypatch, capsys):
+    rows = [("negative" if "讨厌" in text else "positive", text) for text in make_sentences(400)]
+    monkeypatch.setattr(demo, "read_reviews", lambda: rows)
+    monkeypatch.setattr(demo, "HELD_OUT_ROWS", 50)
+    monkeypatch.setattr(demo, "_runs", lambda text: {text})
+    folder = tmp_path / "demo"
+    done = []
+    for module in ("tokenizer", "pretrain", "finetune"):
+        monkeypatch.setattr(f"training.{module}.main", lambda arguments, module=module: done.append(module))
+    monkeypatch.setattr(demo, "fill_mask", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert main(["demo", "--output_dir", str(folder)]) == 130
+    (folder / "tokenizer").mkdir()
+    (folder / "encoder").mkdir()
+    monkeypatch.setattr(demo, "fill_mask", lambda *_: [])
+    assert main(["demo", "--output_dir", str(folder)]) == 0
+    assert done == ["tokenizer", "pretrain", "finetune"]
+    assert "encoder is there already, from an earlier demo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("budget", ["soon", "0s"])

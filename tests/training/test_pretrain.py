@@ -370,3 +370,17 @@ def test_a_folder_that_holds_a_model_is_not_touched(tmp_path, text_file, capsys)
     assert run("--train_files", text_file, *FAST, "--max_steps", 1, "--output_dir", folder) == 2
     assert "already holds a model" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["config.json"]
+
+
+def test_a_mistake_does_not_cost_the_checkpoints_of_an_interrupted_run(tmp_path, text_file, monkeypatch, capsys):
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 4, "--save_steps", 1]
+    folder = tmp_path / "zh"
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain_module, "evaluate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(*arguments, "--output_dir", folder) == 130
+    saved = sorted(path.name for path in training_dir(folder).iterdir())
+    assert "checkpoint-4" in saved
+    assert run("--train_files", tmp_path / "typo.txt", *FAST, "--max_steps", 4, "--output_dir", folder) == 2
+    assert "typo.txt" in capsys.readouterr().err
+    assert sorted(path.name for path in training_dir(folder).iterdir()) == saved
+    assert run(*arguments, "--output_dir", folder, "--resume") == 0
