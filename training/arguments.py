@@ -281,8 +281,11 @@ def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
     )
     _add_options(parser, arguments_class)
     given = [word.partition("=")[0] for word in argv if word.startswith("--")]
-    twice = next((name for name in given if name != "--" and given.count(name) > 1), None)
-    if twice is not None:  # argparse would take the last and drop the others
+    lists = [
+        f"--{field.name}" for field in dataclasses.fields(arguments_class) if typing.get_origin(_kind(field)) is list
+    ]
+    twice = next((name for name in lists if given.count(name) > 1), None)
+    if twice is not None:  # argparse would take the last list and drop the others; of single values the last one wins
         raise UserError(f"{twice} is given twice; give it once, several values one after another if it takes them")
     if argv and not argv[0].startswith("-"):
         argv = [*_not_overridden(read_recipe(argv[0], arguments_class), given), *argv[1:]]

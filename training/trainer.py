@@ -35,8 +35,8 @@ class PretrainingTrainer(Trainer):
         if self.lr_scheduler is None:
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
                 optimizer or self.optimizer,
-                # A step's rate is that of its middle, so that neither the first nor the last step is wasted on 0.
-                lambda step: learning_rate_factor(self.plan.progress(step + 0.5), self.warmup_share),
+                # A step's rate is that of its end: the last step's is 0, however abruptly the plan had to end.
+                lambda step: learning_rate_factor(self.plan.progress(step + 1), self.warmup_share),
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
@@ -133,6 +133,7 @@ class ProgressCallback(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._last = (state.global_step, time.monotonic())
+        self._warned = self.plan.progress(state.global_step) >= PLATEAU_SHARE
         # Points after the checkpoint come again.
         points = {entry["step"]: entry for entry in self.journal.of("loss") if entry["step"] <= state.global_step}
         for step, entry in sorted(points.items()):
