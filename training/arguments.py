@@ -316,6 +316,12 @@ def check_report_to(report_to: str):
         raise UserError(f"--report_to {report_to} is unknown or not installed; here there are {', '.join(available)}")
 
 
+def check_seed(seed: int):
+    """Raise a `UserError` unless every library takes the seed."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed is {seed}, but must be at least 0 and below 2**32")
+
+
 def parse_duration(text: str) -> float:
     """Seconds in a duration such as `90s`, `30m` or `1h30m`.
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,9 +159,10 @@ def _load_dataset(name: str) -> datasets.Dataset:
     folder = Path(name)
     if folder.is_file():
         raise UserError(f"--dataset {name} is a file; give it as --train_files")
-    saved = any((folder / marker).is_file() for marker in ("dataset_dict.json", "state.json"))
     try:
-        loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split="train")
+        saved = any((folder / marker).is_file() for marker in ("dataset_dict.json", "state.json"))
+        with _only_our_words():
+            loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split="train")
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"cannot load the dataset {name}: {reason}; give a Hub id, or a folder of data") from error
@@ -169,6 +171,20 @@ def _load_dataset(name: str) -> datasets.Dataset:
             raise UserError(f"the dataset {name} has no split 'train'; it has {', '.join(loaded)}")
         return loaded["train"]
     return loaded
+
+
+@contextmanager
+def _only_our_words():
+    """Neither bars of progress nor notes from datasets: what goes wrong is told once, by us."""
+    bars, verbosity = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(verbosity)
+        if bars:
+            datasets.enable_progress_bars()
 
 
 def _dataset_documents(name: str, dataset: datasets.Dataset, column: str) -> Iterator[tuple[int, str | None]]:
@@ -204,6 +220,8 @@ def load_corpus(
     """
     if bool(train_files) == bool(dataset):
         raise UserError("give either --train_files or --dataset" + (", not both" if dataset else ""))
+    if dataset and encoding:
+        raise UserError("--encoding is for --train_files; a dataset knows its own, leave it out")
     corpus = _Corpus()
     if dataset:
         loaded = _load_dataset(dataset)
@@ -263,7 +281,10 @@ def split_corpus(
     hashes = _hashes(dataset, seed)
     different = np.unique(hashes)
     if len(different) < 2:
-        raise UserError(f"{len(different)} different documents cannot be split in two; give more text")
+        raise UserError(
+            f"{len(different)} different documents cannot be split in two, to train and to evaluate on; give more "
+            "text, or break it up (in a .txt each line is a document)"
+        )
     below = int(np.searchsorted(different, np.uint64(held_out_share * 2.0**64)))
     count = min(max(below, 1), len(different) - 1, max_held_out)
     held_out = hashes < different[count]

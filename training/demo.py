@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training import finetune, pretrain, tokenizer
-from training.arguments import DemoArguments, FinetuneArguments, PretrainArguments, TokenizerArguments, parse_duration
+from training.arguments import (
+    DemoArguments,
+    FinetuneArguments,
+    PretrainArguments,
+    TokenizerArguments,
+    check_seed,
+    parse_duration,
+)
 from training.clock import as_text, elapsed, say, start
 from training.errors import UserError
 from training.run_folder import check_output_dir, training_dir
@@ -45,6 +52,7 @@ class Reviews:
 def main(arguments: DemoArguments):
     """Carry out the verb `demo`; what an interrupted demo finished is not done again."""
     parse_duration(arguments.time_budget)
+    check_seed(arguments.seed)
     folder = Path(arguments.output_dir)
     check_output_dir(folder / "sentiment")
     data, steps = folder / "data", _Steps()

@@ -477,11 +477,16 @@ def read_documents(
 
 def _matches(pattern: str) -> list[Path]:
     path = Path(os.path.expanduser(pattern))
-    if path.is_dir():
-        raise UserError(f"{pattern} is a folder; name the files in it, for example '{path / '*.txt'}'")
-    if path.exists():  # also a name that holds brackets
-        return [path]
-    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(name)]
+    try:
+        if path.is_dir():
+            raise UserError(f"{pattern} is a folder; name the files in it, for example '{path / '*.txt'}'")
+        if path.exists():  # also a name that holds brackets
+            return [path]
+        # A folder whose name holds brackets stands for itself.
+        wanted = f"{glob.escape(str(path.parent))}{os.sep}{path.name}" if path.parent.is_dir() else str(path)
+    except OSError as error:
+        raise UserError(f"cannot read {pattern}: {error.strerror}") from error
+    found = [Path(name) for name in sorted(glob.glob(wanted, recursive=True)) if os.path.isfile(name)]
     if not found:
         what = f"no file matches {pattern}" if glob.has_magic(pattern) else f"no such file: {pattern}"
         raise UserError(f"{what}; relative names count from the current folder")

@@ -163,6 +163,10 @@ def _check_shapes(state_dict, names, model):
             )
         if not state_dict[theirs].is_floating_point():
             raise UserError(f"{theirs} holds {state_dict[theirs].dtype}, but must hold floating-point numbers")
+        if not state_dict[theirs].isfinite().all():
+            raise UserError(
+                f"{theirs} holds NaN or infinite numbers: its training diverged; give an earlier checkpoint"
+            )
 
 
 def _some_names(names, limit: int = 8) -> str:

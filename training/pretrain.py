@@ -285,6 +285,9 @@ def _load_model(folder: str) -> TinyBertForMaskedLM:
             f"--model {folder} lacks {len(lacking)} weights of a masked language model or has them in another shape, "
             f"for example {lacking[0]}; {advice}"
         )
+    diverged = next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None)
+    if diverged:
+        raise UserError(f"--model {folder} diverged: {diverged} holds NaN or infinite numbers; {advice}")
     return model
 
 

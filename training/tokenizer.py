@@ -81,7 +81,7 @@ def train_tokenizer(
     counts = _count_characters(texts)
     min_count = 2 + counts.total() // 2_000_000 if vocab_size is None else 1
     base_size = len(SPECIAL_TOKENS) + 1  # SPACE
-    budget = (vocab_size or DEFAULT_VOCAB_SIZE[chinese_tokens]) - base_size
+    budget = (DEFAULT_VOCAB_SIZE[chinese_tokens] if vocab_size is None else vocab_size) - base_size
     if budget < len(set(ASCII)):
         raise UserError(
             f"--vocab_size {vocab_size} is too small: ASCII alone takes {base_size + len(set(ASCII))} tokens"
@@ -207,14 +207,17 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder.
 
     Raises:
-        UserError: If there is none, or it lacks a special token that masked language modelling needs.
+        UserError: If there is none, or it is not fit for masked language modelling: it lacks a special token, puts
+            none around a text, or leaves ids out.
     """
     folder = Path(folder)
-    if not (folder / "tokenizer.json").is_file():
-        what = "has no tokenizer.json" if folder.is_dir() else "is no folder"
-        raise UserError(f"the tokenizer {folder} {what}; name a folder made by `python -m training tokenizer`")
     try:
+        if not (folder / "tokenizer.json").is_file():
+            what = "has no tokenizer.json" if folder.is_dir() else "is no folder"
+            raise UserError(f"the tokenizer {folder} {what}; name a folder made by `python -m training tokenizer`")
         tokenizer = AutoTokenizer.from_pretrained(folder)
+    except UserError:
+        raise
     except Exception as error:  # the tokenizers library raises bare Exception on a damaged file
         raise UserError(f"the tokenizer {folder} cannot be read: {' '.join(str(error).split())}") from error
     missing = [name for name in ("pad", "unk", "cls", "sep", "mask") if getattr(tokenizer, f"{name}_token_id") is None]
@@ -222,6 +225,15 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
         raise UserError(
             f"the tokenizer {folder} lacks special tokens: {', '.join(name + '_token' for name in missing)}"
         )
+    ids = tokenizer("a")["input_ids"]
+    if (ids[0], ids[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        raise UserError(
+            f"the tokenizer {folder} does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text; "
+            "give it a post-processor that does"
+        )
+    last_id = max(tokenizer.get_vocab().values())
+    if last_id >= len(tokenizer):
+        raise UserError(f"the tokenizer {folder} leaves ids out: {len(tokenizer)} tokens, the last of id {last_id}")
     return tokenizer
 
 

@@ -167,6 +167,24 @@ def test_dataset_that_cannot_be_loaded_is_one_line(monkeypatch, error):
     assert "cannot load the dataset owner/name: no such thing" in fault(load_corpus, dataset="owner/name")
 
 
+def test_a_folder_of_data_is_read_without_a_word_from_the_library(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "good").mkdir()
+    (tmp_path / "bad").mkdir()
+    datasets.Dataset.from_dict({"text": ["一", "二"]}).to_parquet(tmp_path / "good" / "a.parquet")
+    (tmp_path / "bad" / "a.parquet").write_bytes(b"no parquet")
+    capfd.readouterr()
+    dataset, _ = load_corpus(dataset=str(tmp_path / "good"))
+    assert dataset["text"][:] == ["一", "二"]
+    assert "cannot load the dataset" in fault(load_corpus, dataset=str(tmp_path / "bad"))
+    assert capfd.readouterr().err == ""
+    assert not datasets.are_progress_bars_disabled()
+
+
+def test_an_encoding_for_a_dataset_is_refused():
+    assert "--encoding is for --train_files" in fault(load_corpus, dataset="owner/name", encoding="gbk")
+
+
 def test_numbers_in_place_of_text_name_the_row(tmp_path):
     datasets.Dataset.from_dict({"text": [1, 2]}).save_to_disk(tmp_path / "d")
     assert "row 1: column 'text' holds int" in fault(load_corpus, dataset=str(tmp_path / "d"))

@@ -81,6 +81,12 @@ def test_a_demo_that_was_cut_short_goes_on(tmp_path, monkeypatch, capsys):
     assert "encoder is there already, from an earlier demo" in capsys.readouterr().out
 
 
+def test_a_wrong_seed_is_told_before_any_work(tmp_path, capsys):
+    assert main(["demo", "--seed", "-1", "--output_dir", str(tmp_path / "demo")]) == 2
+    assert "--seed is -1" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
+
+
 @pytest.mark.parametrize("budget", ["soon", "0s"])
 def test_a_wrong_budget_is_told_before_any_work(tmp_path, capsys, budget):
     assert main(["demo", "--time_budget", budget, "--output_dir", str(tmp_path / "demo")]) == 2

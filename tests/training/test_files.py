@@ -1,6 +1,7 @@
 """Files are written as bytes, so that no default encoding or newline of the machine has a say."""
 
 import csv
+import errno
 import gzip
 import json
 import os
@@ -373,6 +374,23 @@ def test_globs_are_sorted_and_each_file_comes_once(write, tmp_path, caplog):
     assert [path.name for path in expand_files(names)] == ["b.txt", "[x].txt", "a.txt", "c.TXT"]
     assert caplog.text.count("is read once") == 2
     assert [path.name for path in expand_files([str(tmp_path / "[x].txt")])] == ["[x].txt"]
+
+
+def test_a_folder_whose_name_holds_brackets_stands_for_itself(tmp_path):
+    folder = tmp_path / "评论[1] 新"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes(b"a")
+    assert expand_files([str(folder / "*.txt")]) == [folder / "a.txt"]
+    assert expand_files([str(tmp_path / "*" / "*.txt")]) == [folder / "a.txt"]
+
+
+def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)  # modes do not bind a superuser
+    for name in ("a.txt", "*.txt"):
+        assert fault(expand_files, [f"closed/{name}"]) == f"cannot read closed/{name}: Permission denied"
 
 
 def test_names_that_match_nothing_are_refused(tmp_path):

@@ -203,6 +203,11 @@ BAD_INPUT = {
         [],
         "mlm_head.dense.bias holds torch.int64",
     ),
+    "diverged": (
+        replacing("mlm_head.dense.bias", torch.full([24], float("nan"))),
+        [],
+        "mlm_head.dense.bias holds NaN or infinite numbers",
+    ),
     "heads": (dict, ["--num_attention_heads=5"], "5 does not divide the hidden size 24"),
     "no heads": (dict, ["--num_attention_heads=0"], "0 does not divide"),
     "head name": (dict, ["--head=regression"], "regression"),

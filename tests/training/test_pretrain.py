@@ -144,7 +144,8 @@ def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, text_file, mon
     assert same(weights(folder), weights(tmp_path / "whole"))
     out = capsys.readouterr().out
     assert "nothing to resume" not in out and "going on from checkpoint-6" in out
-    assert [point["step"] for point in results_of(folder)["loss_curve"]] == [1, 3, 9]
+    assert [point["step"] for point in results_of(folder)["loss_curve"]] == [1, 3, 9]  # as the whole run's
+    assert results_of(folder)["loss_curve"][:2] == results_of(tmp_path / "whole")["loss_curve"][:2]
 
 
 def test_a_checkpoint_cut_while_written_is_not_resumed_from(tmp_path, text_file, monkeypatch, capsys):
@@ -290,6 +291,12 @@ def _reshape(folder):
     write_json(folder / "config.json", config | {"hidden_size": 128})
 
 
+def _diverge(folder):
+    state = load_file(folder / "model.safetensors")
+    state["mlm_head.dense.bias"][3] = float("nan")
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
@@ -298,6 +305,7 @@ def _reshape(folder):
         (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "does not load"),
         (_without_head, "lacks 6 weights of a masked language model"),
         (_reshape, "in another shape, for example"),
+        (_diverge, "mlm_head.dense.bias holds NaN"),
     ],
 )
 def test_a_model_that_cannot_be_continued_is_one_line(tmp_path, text_file, tokenizer, capsys, damage, line):

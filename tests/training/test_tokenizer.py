@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import subprocess
@@ -189,6 +190,8 @@ def test_vocab_size_is_met_exactly_or_refused():
     assert len(train_tokenizer(sentences, most)) == most
     with pytest.raises(UserError, match="--vocab_size 50 is too small"):
         train_tokenizer(sentences, 50)
+    with pytest.raises(UserError, match="--vocab_size 0 is too small"):
+        train_tokenizer(sentences, 0)
 
 
 def test_frequent_words_become_one_token():
@@ -237,3 +240,18 @@ def test_a_tokenizer_that_cannot_be_used_is_one_line(tmp_path, trained, content,
     with pytest.raises(UserError, match=line) as error:
         load_tokenizer(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda backend: backend.update(post_processor=None), r"does not put \[CLS\] and \[SEP\] around a text"),
+        (lambda backend: backend["model"]["vocab"].update({"a": 9999}), "leaves ids out: .* the last of id 9999"),
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_masked_language_modelling_is_refused(saved, change, line):
+    backend = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    change(backend)
+    (saved / "tokenizer.json").write_text(json.dumps(backend), encoding="utf-8")
+    with pytest.raises(UserError, match=line):
+        load_tokenizer(saved)
