@@ -7,14 +7,20 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
 )
 
 from .configuration_tinybert import TinyBertConfig
 from .modeling_tinybert import (
     TinyBertForMaskedLM,
+    TinyBertForMultipleChoice,
+    TinyBertForQuestionAnswering,
     TinyBertForSequenceClassification,
+    TinyBertForTokenClassification,
     TinyBertModel,
     TinyBertPreTrainedModel,
 )
@@ -30,6 +36,9 @@ for _auto_class, _model_class in (
     (AutoModel, TinyBertModel),
     (AutoModelForMaskedLM, TinyBertForMaskedLM),
     (AutoModelForSequenceClassification, TinyBertForSequenceClassification),
+    (AutoModelForTokenClassification, TinyBertForTokenClassification),
+    (AutoModelForQuestionAnswering, TinyBertForQuestionAnswering),
+    (AutoModelForMultipleChoice, TinyBertForMultipleChoice),
 ):
     _auto_class.register(TinyBertConfig, _model_class)
     _model_class.register_for_auto_class(_auto_class.__name__)
@@ -37,7 +46,10 @@ for _auto_class, _model_class in (
 __all__ = [
     "TinyBertConfig",
     "TinyBertForMaskedLM",
+    "TinyBertForMultipleChoice",
+    "TinyBertForQuestionAnswering",
     "TinyBertForSequenceClassification",
+    "TinyBertForTokenClassification",
     "TinyBertModel",
     "TinyBertPreTrainedModel",
     "TinyBertTokenizer",

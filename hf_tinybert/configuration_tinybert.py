@@ -10,6 +10,9 @@ AUTO_MAP = {
     "AutoModel": "modeling_tinybert.TinyBertModel",
     "AutoModelForMaskedLM": "modeling_tinybert.TinyBertForMaskedLM",
     "AutoModelForSequenceClassification": "modeling_tinybert.TinyBertForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_tinybert.TinyBertForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_tinybert.TinyBertForQuestionAnswering",
+    "AutoModelForMultipleChoice": "modeling_tinybert.TinyBertForMultipleChoice",
 }
 
 
@@ -36,8 +39,8 @@ class TinyBertConfig(PreTrainedConfig):
             sub-layer.
         position_embedding_type (`"learned"` or `"rotary"`, defaults to `"learned"`): A learned vector added to the
             token embedding, or a rotation of queries and keys (RoFormer, arXiv 2104.09864, base 10,000).
-        classifier_pooling (`"cls"` or `"mean"`, defaults to `"cls"`): What the sequence classifier reads: the first
-            attended token, or the mean over attended tokens.
+        classifier_pooling (`"cls"` or `"mean"`, defaults to `"cls"`): What the classifiers of whole texts read: the
+            first attended token, or the mean over attended tokens.
         tie_word_embeddings (`bool`, defaults to `False`): Whether the masked-LM decoder shares the token embedding.
 
     Raises:

@@ -13,7 +13,14 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
@@ -248,6 +255,7 @@ class TinyBertModel(TinyBertPreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [
         r"^mlm_head\.(dense|norm|decoder)\.(weight|bias)$",
         r"^classifier\.(weight|bias)$",
+        r"^qa_outputs\.(weight|bias)$",
     ]
 
     def __init__(self, config: TinyBertConfig):
@@ -436,6 +444,28 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
         )
 
 
+def _pool(config: TinyBertConfig, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """One vector (B, H) per text: its first attended token, or the mean over its attended tokens."""
+    first = _first_attended(attention_mask)
+    if config.classifier_pooling == "cls":
+        if first is None:
+            return hidden_states[:, 0]
+        return hidden_states[torch.arange(len(first), device=first.device), first]
+    if attention_mask is None or first is None:
+        return hidden_states.mean(dim=1)
+    weights = (attention_mask != 0).to(hidden_states.dtype)[:, :, None]
+    return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
+    """Sum of the losses of `logits` (..., C) at `labels` (...), over their number or the given one; -100 is none."""
+    labels = labels.reshape(-1).long()
+    labelled, num_labels = labels != IGNORE_INDEX, logits.shape[-1]
+    _check_range("labels", labels[labelled], num_labels, "num_labels")
+    total = F.cross_entropy(logits.reshape(-1, num_labels).float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    return total / (labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
+
+
 class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
     """The encoder with a classifier (or regressor) of whole texts."""
 
@@ -477,25 +507,13 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        logits = self.classifier(self._pool(outputs.last_hidden_state, attention_mask))
+        logits = self.classifier(_pool(self.config, outputs.last_hidden_state, attention_mask))
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-    def _pool(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """One vector (B, H) per text: its first attended token, or the mean over its attended tokens."""
-        first = _first_attended(attention_mask)
-        if self.config.classifier_pooling == "cls":
-            if first is None:
-                return hidden_states[:, 0]
-            return hidden_states[torch.arange(len(first), device=first.device), first]
-        if attention_mask is None or first is None:
-            return hidden_states.mean(dim=1)
-        weights = (attention_mask != 0).to(hidden_states.dtype)[:, :, None]
-        return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
         """Cross-entropy, binary cross-entropy or squared error; unlike transformers' it leaves the config alone."""
@@ -508,20 +526,176 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             else:
                 problem_type = "multi_label_classification"
         if problem_type == "single_label_classification":
-            labels = labels.reshape(-1).long()
-            _check_range("labels", labels[labels != IGNORE_INDEX], self.num_labels, "num_labels")
-            total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
-            num_items: torch.Tensor | int = (labels != IGNORE_INDEX).sum().clamp(min=1)
-        else:
-            labels = labels.reshape(logits.shape).float()
-            loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
-            total, num_items = loss(logits.float(), labels, reduction="sum"), labels.numel()
-        return total / (num_items if num_items_in_batch is None else num_items_in_batch)
+            return _cross_entropy(logits, labels, num_items_in_batch)
+        labels = labels.reshape(logits.shape).float()
+        loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
+        total = loss(logits.float(), labels, reduction="sum")
+        return total / (labels.numel() if num_items_in_batch is None else num_items_in_batch)
+
+
+class TinyBertForTokenClassification(TinyBertPreTrainedModel):
+    """The encoder with a classifier of tokens, for tagging."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        assert config.num_labels is not None  # the config fills in its labels
+        self.num_labels: int = config.num_labels
+        self.tinybert = TinyBertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TokenClassifierOutput:
+        r"""Classify tokens. Inputs as in `TinyBertModel.forward`.
+
+        Args:
+            labels (`(batch_size, sequence_length)`): Class ids, -100 where a token has none.
+            num_items_in_batch (`int` or tensor, in `kwargs`): The sum of the losses is divided by this. `None` means
+                by the number of labels.
+
+        Returns:
+            `TokenClassifierOutput` with `logits` `(batch_size, sequence_length, num_labels)`.
+        """
+        outputs = self.tinybert(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.classifier(outputs.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = _cross_entropy(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
+        return TokenClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
+    """The encoder with scores for the first and the last token of an answer."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        self.tinybert = TinyBertModel(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        start_positions: torch.LongTensor | None = None,
+        end_positions: torch.LongTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> QuestionAnsweringModelOutput:
+        r"""Find the answer to a question in its context. Inputs as in `TinyBertModel.forward`.
+
+        Args:
+            start_positions, end_positions (`(batch_size,)`): Index of the first and of the last token of the answer.
+                An index beyond the sequence is ignored, as elsewhere in transformers.
+            num_items_in_batch (`int` or tensor, in `kwargs`): The sums of the losses are divided by this. `None`
+                means by the number of answers.
+
+        Returns:
+            `QuestionAnsweringModelOutput` with `start_logits` and `end_logits` `(batch_size, sequence_length)`; the
+            loss is the mean of those of start and end.
+        """
+        outputs = self.tinybert(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(dim=-1)  # (B, S) each
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss_function(start_logits, end_logits, start_positions, end_positions, **kwargs)
+        return QuestionAnsweringModelOutput(
+            loss=loss,
+            start_logits=start_logits.contiguous(),
+            end_logits=end_logits.contiguous(),
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
+    """The encoder with one score for each of several texts, of which one is right."""
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__(config)
+        self.tinybert = TinyBertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> MultipleChoiceModelOutput:
+        r"""Choose among texts. Inputs as in `TinyBertModel.forward`, with a dimension of choices after the first.
+
+        Args:
+            input_ids, attention_mask, position_ids (`(batch_size, num_choices, sequence_length)`): Each choice is a
+                whole text, most often a question paired with an answer.
+            labels (`(batch_size,)`): Index of the right choice.
+            num_items_in_batch (`int` or tensor, in `kwargs`): The sum of the losses is divided by this. `None` means
+                by the number of labels.
+
+        Returns:
+            `MultipleChoiceModelOutput` with `logits` `(batch_size, num_choices)`.
+        """
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        if inputs is None:
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        num_choices = inputs.shape[1]
+        flat_ids, flat_mask, flat_positions, flat_embeds = (
+            None if values is None else values.flatten(0, 1)
+            for values in (input_ids, attention_mask, position_ids, inputs_embeds)
+        )
+        outputs = self.tinybert(
+            input_ids=flat_ids,
+            attention_mask=flat_mask,
+            position_ids=flat_positions,
+            inputs_embeds=flat_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.classifier(_pool(self.config, outputs.last_hidden_state, flat_mask)).view(-1, num_choices)
+        loss = None
+        if labels is not None:
+            loss = _cross_entropy(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
+        return MultipleChoiceModelOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
 
 
 __all__ = [
     "TinyBertForMaskedLM",
+    "TinyBertForMultipleChoice",
+    "TinyBertForQuestionAnswering",
     "TinyBertForSequenceClassification",
+    "TinyBertForTokenClassification",
     "TinyBertModel",
     "TinyBertPreTrainedModel",
 ]

@@ -7,7 +7,15 @@ from transformers_suite import test_modeling_common
 from transformers_suite.test_configuration_common import ConfigTester
 from transformers_suite.test_modeling_common import ModelTesterMixin, ids_tensor
 
-from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertModel
+from hf_tinybert import (
+    TinyBertConfig,
+    TinyBertForMaskedLM,
+    TinyBertForMultipleChoice,
+    TinyBertForQuestionAnswering,
+    TinyBertForSequenceClassification,
+    TinyBertForTokenClassification,
+    TinyBertModel,
+)
 
 
 # The suite tells by class name which classes take labels, and of what shape.
@@ -15,6 +23,9 @@ for table, model_class in (
     ("MODEL_MAPPING_NAMES", TinyBertModel),
     ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", TinyBertForMaskedLM),
     ("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", TinyBertForSequenceClassification),
+    ("MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES", TinyBertForTokenClassification),
+    ("MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES", TinyBertForQuestionAnswering),
+    ("MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES", TinyBertForMultipleChoice),
 ):
     names = getattr(test_modeling_common, table)
     setattr(test_modeling_common, table, {**names, "tinybert": model_class.__name__})
@@ -25,6 +36,7 @@ class TinyBertModelTester:
 
     batch_size = 5
     seq_length = 7
+    num_choices = 4
     is_training = True
     hidden_size = 32
     num_hidden_layers = 2
@@ -50,7 +62,14 @@ class TinyBertModelTester:
 
 
 class ConformanceTests(ModelTesterMixin):
-    all_model_classes = (TinyBertModel, TinyBertForMaskedLM, TinyBertForSequenceClassification)
+    all_model_classes = (
+        TinyBertModel,
+        TinyBertForMaskedLM,
+        TinyBertForSequenceClassification,
+        TinyBertForTokenClassification,
+        TinyBertForQuestionAnswering,
+        TinyBertForMultipleChoice,
+    )
     switches: dict = {}
 
     def setUp(self):

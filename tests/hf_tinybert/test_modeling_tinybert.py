@@ -9,12 +9,27 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert import BertConfig, BertModel
 
 import hf_tinybert
-from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertModel
+from hf_tinybert import (
+    TinyBertConfig,
+    TinyBertForMaskedLM,
+    TinyBertForMultipleChoice,
+    TinyBertForQuestionAnswering,
+    TinyBertForSequenceClassification,
+    TinyBertForTokenClassification,
+    TinyBertModel,
+)
 from hf_tinybert.configuration_tinybert import AUTO_MAP
 from hf_tinybert.modeling_tinybert import eager_attention_forward
 from tests.reference_model import make_reference_model
@@ -898,11 +913,17 @@ def test_saved_folder_names_every_head_and_holds_the_code(tiny_model, tmp_path, 
 
 
 def test_every_auto_class_of_the_auto_map_leads_to_its_class(tiny_config):
+    heads = [
+        *HEADS,
+        (TinyBertForTokenClassification, AutoModelForTokenClassification),
+        (TinyBertForQuestionAnswering, AutoModelForQuestionAnswering),
+        (TinyBertForMultipleChoice, AutoModelForMultipleChoice),
+    ]
     assert {name.rpartition(".")[2] for name in AUTO_MAP.values()} == {
         "TinyBertConfig",
-        *(model_class.__name__ for model_class in ALL_CLASSES),
+        *(model_class.__name__ for model_class, _ in heads),
     }
-    for model_class, auto_class in HEADS:
+    for model_class, auto_class in heads:
         assert AUTO_MAP[auto_class.__name__] == f"modeling_tinybert.{model_class.__name__}"
         assert type(auto_class.from_config(tiny_config())) is model_class
 
