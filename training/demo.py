@@ -49,8 +49,12 @@ class Reviews:
     dropped: dict[str, int]
 
 
-def main(arguments: DemoArguments):
-    """Carry out the verb `demo`; what an interrupted demo finished is not done again."""
+def main(arguments: DemoArguments) -> int:
+    """Carry out the verb `demo`; what an interrupted demo finished is not done again.
+
+    Returns:
+        The exit status: 1 if a finished folder fails a check.
+    """
     parse_duration(arguments.time_budget)
     check_seed(arguments.seed)
     folder = Path(arguments.output_dir)
@@ -97,6 +101,7 @@ def main(arguments: DemoArguments):
     print(
         "\ntime: " + ", ".join(f"{name} {as_text(seconds)}" for name, seconds in steps.durations.items()), flush=True
     )
+    return steps.status
 
 
 class _Steps:
@@ -105,6 +110,7 @@ class _Steps:
     def __init__(self):
         self.durations: dict[str, float] = {}
         self.current: str | None = None
+        self.status = 0  # 1 once a finished folder fails a check
 
     def begin(self, name: str, command: str):
         self.end()
@@ -125,7 +131,7 @@ class _Steps:
             return
         if hasattr(arguments, "resume"):
             arguments.resume = training_dir(output_dir).exists()
-        carry_out(arguments)
+        self.status |= carry_out(arguments) or 0
 
     def end(self):
         if self.current:

@@ -403,6 +403,7 @@ def finetune(arguments: FinetuneArguments) -> dict:
     from transformers import set_seed
 
     from training.evaluate import print_scores
+    from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
     from training.predict import FineTuned
 
     check_report_to(arguments.report_to)
@@ -433,6 +434,7 @@ def finetune(arguments: FinetuneArguments) -> dict:
             "cut": cut,
             "fingerprint": labelled.fingerprint(training),
         },
+        VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
         "steps": trainer.state.global_step,
         "seed": arguments.seed,
         "settings": settings(arguments),
@@ -443,8 +445,10 @@ def finetune(arguments: FinetuneArguments) -> dict:
     return results
 
 
-def main(arguments: FinetuneArguments):
-    """Carry out the verb."""
+def main(arguments: FinetuneArguments) -> int:
+    """Carry out the verb; returns the exit status, 1 if the finished folder fails a check."""
+    from training import validate
+
     finetune(arguments)
     print("the model kept is the last one, not one picked by its validation score")
     print(f"finished: {arguments.output_dir}. To load it:\n")
@@ -453,3 +457,4 @@ def main(arguments: FinetuneArguments):
     print(
         f'    classify = pipeline("text-classification", model={json.dumps(arguments.output_dir, ensure_ascii=False)})'
     )
+    return validate.check_finished(arguments.output_dir)

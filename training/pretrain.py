@@ -22,12 +22,13 @@ from filelock import FileLock, Timeout
 from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
-from training import card
+from training import card, validate
 from training.arguments import PretrainArguments, check_report_to, parse_duration
 from training.clock import as_text, elapsed, say
 from training.corpus import load_corpus, split_corpus
 from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
+from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
 from training.loading import loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
 from training.predict import best_device
@@ -107,8 +108,8 @@ class Prepared:
         )
 
 
-def main(arguments: PretrainArguments):
-    """Carry out the verb `pretrain`."""
+def main(arguments: PretrainArguments) -> int:
+    """Carry out the verb `pretrain`; returns the exit status, 1 if the finished folder fails a check."""
     _check(arguments)
     output_dir = check_output_dir(arguments.output_dir)
     work_dir = training_dir(output_dir)
@@ -126,6 +127,7 @@ def main(arguments: PretrainArguments):
             ) from None
     _remove(work_dir / PREPARED)
     _summarise(output_dir, results)
+    return validate.check_finished(output_dir)
 
 
 @contextmanager
@@ -420,6 +422,7 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         "results": scores,
         "unigram_entropy": entropy,
         "ln_vocab": math.log(len(tokenizer)),
+        VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
         "checkpoint": "last",
         "steps": steps,
         "tokens": steps * arguments.batch_size * block_size,
@@ -442,12 +445,13 @@ def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[
     if not journal.of("plan"):
         step_seconds = _measure_step(arguments, model, collator, order)
         # Evaluation runs forward only, a third of a step's arithmetic, and projects as many positions.
-        reserve = SAVING_SECONDS + 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
+        evaluating = 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
+        reserve = evaluating + SAVING_SECONDS + validate.SECONDS
         left = budget - reserve - elapsed()
         if left < step_seconds:
             raise UserError(
                 f"--time_budget {arguments.time_budget} leaves no time for training: reading the text took "
-                f"{as_text(elapsed())}, evaluation and saving will take {as_text(reserve)}"
+                f"{as_text(elapsed())}, evaluation, saving and checking will take {as_text(reserve)}"
             )
         max_steps = max(1, int(left / step_seconds))
         journal.write("plan", step=0, max_steps=max_steps, progress=0.0, reserve=reserve, step_seconds=step_seconds)
