@@ -12,6 +12,8 @@ _TOP_FOLDERS = rb"home|Users|tmp|var/folders|mnt|media|scratch|workspace|Volumes
 PATHS = re.compile(
     _START + rb"(?:/(?:" + _TOP_FOLDERS + rb")/[\w.\-\x80-\xff]+|/root(?![\w.\-])|[A-Za-z]:\\{1,2}Users\\{1,2}[\w.\-])"
 )
+# Exporters of ONNX write where each operation was called.
+STACK_TRACE = re.compile(rb'File "(?:/|[A-Za-z]:\\{1,2})[^"\n]{1,200}"')
 # Told by the prefix that each service gives its secrets.
 SECRETS = {
     "Hugging Face token": rb"\b(?:hf|api_org)_[A-Za-z0-9]{20,}",
@@ -46,19 +48,24 @@ def find_private(folder: str | Path) -> list[Finding]:
     exporters write stack traces into it.
 
     Args:
-        folder: Where it lies counts as private as well, unless that is the root folder.
+        folder: Where it lies counts as private as well, and so do this project's folder and the user's.
 
     Returns:
         One for each place, in the order of the files.
+
+    Raises:
+        NotADirectoryError: If there is no such folder, which would otherwise look clean.
     """
     folder = Path(folder)
-    patterns = [("absolute path", PATHS, SHOWN), ("absolute path", _parents(folder), SHOWN)]
+    if not folder.is_dir():
+        raise NotADirectoryError(folder)
+    patterns = [("absolute path", pattern, SHOWN) for pattern in (STACK_TRACE, PATHS, _places(folder))]
     patterns += [(what, re.compile(pattern), SHOWN_SECRET) for what, pattern in SECRETS.items()]
     findings: dict[tuple[str, int], Finding] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content, name = _content(path), path.relative_to(folder).as_posix()
         for what, pattern, shown in patterns:
-            for match in pattern.finditer(content) if pattern else ():
+            for match in pattern.finditer(content):
                 line = content.count(b"\n", 0, match.start()) + 1
                 findings.setdefault((name, match.start()), Finding(name, line, what, _excerpt(match, shown)))
     return [findings[place] for place in sorted(findings)]
@@ -71,17 +78,15 @@ def _content(path: Path) -> bytes:
         return file.read()
 
 
-def _parents(folder: Path) -> re.Pattern[bytes] | None:
-    """The folders that `folder` lies in, as written plainly and as written in JSON."""
-    parents = {folder.absolute().parent, folder.resolve().parent}
+def _places(folder: Path) -> re.Pattern[bytes]:
+    """Where `folder`, the user and this project are at home, as written plainly and as written in JSON."""
+    places = {folder.absolute().parent, folder.resolve().parent, Path.home(), Path(__file__).parents[1]}
     spellings = {
         spelling.encode("utf-8", errors="surrogateescape")
-        for parent in parents
-        if parent != Path(parent.anchor)
-        for spelling in (str(parent), json.dumps(str(parent))[1:-1], parent.as_posix())
+        for place in places
+        if place != Path(place.anchor)
+        for spelling in (str(place), json.dumps(str(place))[1:-1], place.as_posix())
     }
-    if not spellings:
-        return None
     return re.compile(_START + b"(?:" + b"|".join(map(re.escape, sorted(spellings))) + rb")(?![\w\-])")
 
 

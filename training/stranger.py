@@ -172,7 +172,7 @@ def _within(differences: dict[str, float], tolerance: float) -> str:
     """The figure of each comparison; raises a `CheckError` where one is above the tolerance, or no number."""
     figures = ", ".join(f"{what} {value:.1e}" for what, value in differences.items())
     require(all(value <= tolerance for value in differences.values()), f"{figures}, allowed {tolerance:.0e}")
-    return f"largest difference: {figures}"
+    return f"largest relative difference: {figures}"
 
 
 def check_mask(model) -> str:
@@ -215,7 +215,7 @@ def check_row_of_padding(model) -> str:
     outputs = run(model, ids, mask)
     require(outputs.isfinite().all(), "NaN or infinite numbers")
     others = [0, 2]
-    return "finite; others: " + _within({"rows": difference(outputs[others], run(model, ids)[others])}, 1e-5)
+    return "finite; " + _within({"other rows": difference(outputs[others], run(model, ids)[others])}, 1e-5)
 
 
 def check_row_alone(model) -> str:

@@ -234,7 +234,7 @@ def _check_onnx(folder: Path) -> str:
         exact = path.name == "model.onnx"  # others are quantized or of half precision: their figure is only told
         require(worst <= (ONNX_TOLERANCE if exact else float("inf")), f"{path.name} differs by {worst:.1e}")
         figures.append(f"{path.name} {worst:.1e}")
-    return f"largest difference from torch: {', '.join(figures)}"
+    return f"largest relative difference from torch: {', '.join(figures)}"
 
 
 def _onnx_difference(session, model) -> float:

@@ -1,8 +1,10 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+import training
 from training.scan import find_private
 
 
@@ -26,6 +28,9 @@ def found(folder):
         "/home/张三/数据",
         "model=/tmp/run",
         "/data/reviews.txt",
+        'File "/some/where/modeling.py", line 3, in forward',
+        f"trained in {Path(training.__file__).parents[1]}",
+        f"{Path.home() / 'x'}",
     ],
 )
 def test_paths_of_a_machine_are_found(tmp_path, text):
@@ -75,6 +80,11 @@ def test_the_place_of_the_folder_itself_is_private_wherever_it_lies(tmp_path):
     (folder / ".hidden").write_text(f"{folder.parent}2", encoding="utf-8")  # another folder, which begins alike
     places = [place[:2] for place in found(folder) if place[0] != ".hidden"]
     assert {file for file, _ in places} == {"config.json", "onnx/model.onnx"}
+
+
+def test_no_folder_is_not_a_clean_folder(tmp_path):
+    with pytest.raises(NotADirectoryError):
+        find_private(tmp_path / "none")
 
 
 def test_of_safetensors_the_header_is_read_and_the_numbers_are_not(tmp_path):
