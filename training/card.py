@@ -5,14 +5,11 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from training.baseline import NAMES as BASELINES
+from training.tasks import TRUNCATE, task_module
 
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
 CARD_FILE = "README.md"
-COMPARED = ("model", "tfidf", "majority")
-METRICS = {"macro_f1": "macro F1", "micro_f1": "micro F1", "subset_accuracy": "all labels right"}
-PIPELINE_TAGS = {"masked-lm": "fill-mask", "sequence-classification": "text-classification"}
 
 
 def write_card(folder: Path):
@@ -45,13 +42,16 @@ def refresh_card(folder: Path, before: dict) -> bool:
 
 def _make_card(folder: Path, results: dict) -> ModelCard:
     has_curve = _has_curve(results)
-    pipeline_tag = PIPELINE_TAGS[results["task"]]
+    task = None if results["task"] == "masked-lm" else task_module(results["task"])
+    pipeline_tag = task.PIPELINE if task else "fill-mask"
     return ModelCard.from_template(
         ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=["tinybert", "custom_code"]),
         template_str=TEMPLATE.read_text(encoding="utf-8"),
         name=f"TinyBERT for {pipeline_tag}",
         model_id="OWNER/NAME",
         pipeline_tag=pipeline_tag,
+        pipeline_options=task.PIPELINE_OPTIONS if task else "",
+        long_texts=task.LONG_TEXTS if task else TRUNCATE,
         parameters=f"{_parameters(folder):,}",
         results_table=_results_table(results),
         results_note=_results_note(results),
@@ -88,29 +88,18 @@ def _results_table(results: dict) -> str:
                 ("masked tokens predicted right", f"{scores['accuracy']:.1%}", f"{scores['unigram_accuracy']:.1%}"),
             ],
         )
-    rows = [
-        (source, METRICS.get(metric, metric), *(_number(scores.get(who, {}).get(metric)) for who in COMPARED))
-        for source, scores in results["scores"].items()
-        for metric in scores["model"]
-    ]
-    baseline = BASELINES[results["problem_type"]]
-    return _table(("rows", "metric", "this model", baseline, "most frequent answer"), rows)
+    return _table(*task_module(results["task"]).card_table(results))
 
 
 def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, tuple("---" for _ in header), *rows))
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
 def _results_note(results: dict) -> str:
     note = "The weights are those of the last step; none were picked by score."
     if results["task"] == "masked-lm":
         return f"{note} Losses compare only between models with the same tokenizer."
-    from training.evaluate import verdict  # which imports this module
-
+    verdict = task_module(results["task"]).verdict
     verdicts = [
         f"On {source}, {line}."
         for source, scores in results["scores"].items()

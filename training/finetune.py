@@ -15,9 +15,11 @@ from training import card, labelled, run_folder
 from training.arguments import FinetuneArguments, check_report_to
 from training.errors import UserError
 from training.loading import load_tokenizer, loading
+from training.tasks import Data, task_module
 
 
 if typing.TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir")  # may differ when a run is resumed
@@ -88,47 +90,40 @@ def check_resumable(arguments: FinetuneArguments):
 
 
 def load_pretrained(
-    model: str, label_names: list[str] | None, problem_type: str, dropout: float, value_name: str = "value"
+    model: str, auto_class: str, fields: dict, dropout: float
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """A pre-trained encoder with a new classifier head, and its tokenizer.
+    """A pre-trained encoder with a new head, and its tokenizer.
 
     Args:
         model: Folder or Hub id.
-        label_names: In the order of their ids; `None` for regression, whose one output is called `value_name`.
-        problem_type: A `problem_type` of transformers.
+        auto_class: Name of the Auto class of transformers that has the head.
+        fields: What the config is told.
         dropout: Of hidden states and attention weights, where the model has such settings.
 
     Raises:
         UserError: If it does not load, or weights other than the head are missing.
     """
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    import transformers
     from transformers.utils import logging
 
     from hf_tinybert import TinyBertConfig, TinyBertTokenizer
 
     logging.disable_progress_bar()
-    names = label_names or [value_name]
     verbosity = logging.get_verbosity()
     try:
         with loading(model):
-            config = AutoConfig.from_pretrained(
-                model,
-                num_labels=len(names),
-                id2label=dict(enumerate(names)),
-                label2id={name: index for index, name in enumerate(names)},
-                problem_type=problem_type,
-            )
-            fields = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
-            for name in fields:
+            config = transformers.AutoConfig.from_pretrained(model, **fields)
+            dropouts = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
+            for name in dropouts:
                 setattr(config, name, dropout)
             tokenizer = load_tokenizer(model)
             logging.set_verbosity_error()  # the loading report names the new head; the rest is checked below
-            loaded, info = AutoModelForSequenceClassification.from_pretrained(
+            loaded, info = getattr(transformers, auto_class).from_pretrained(
                 model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
             )
     finally:
         logging.set_verbosity(verbosity)
-    if not fields:
+    if not dropouts:
         print(
             f"{config.model_type} has no {' or '.join(DROPOUT_FIELDS)}: its own dropout stays, --dropout is not used"
         )
@@ -236,15 +231,11 @@ def _trainer_class(share: float):
     return MaskingTrainer
 
 
-def make_trainer(arguments: FinetuneArguments, model, tokenizer, training: labelled.LabelledData, max_length: int):
-    """A `Trainer` over the training rows, and the number of texts that were cut."""
+def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Dataset"):
+    """A `Trainer` over encoded training rows."""
     import torch
-    from datasets import Dataset
-    from transformers import DataCollatorWithPadding, PrinterCallback, TrainingArguments
+    from transformers import PrinterCallback, TrainingArguments
 
-    from training.predict import encode
-
-    encoded, cut = encode(tokenizer, training.texts, training.pairs, max_length)
     trainer = _trainer_class(arguments.token_masking)(
         model=model,
         args=TrainingArguments(
@@ -267,13 +258,13 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, training: label
             disable_tqdm=True,
             dataloader_pin_memory=torch.accelerator.is_available(),
         ),
-        train_dataset=Dataset.from_dict({**encoded, "label": training.labels}),
-        data_collator=DataCollatorWithPadding(tokenizer),
+        train_dataset=dataset,
+        data_collator=task_module(arguments.task).make_collator(tokenizer),
         processing_class=tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_progress_callback(arguments.epochs))
-    return trainer, cut
+    return trainer
 
 
 def _progress_callback(epochs: float):
@@ -332,14 +323,18 @@ def settings(arguments: FinetuneArguments) -> dict:
     return told
 
 
-def describe(training: labelled.LabelledData, validation: labelled.LabelledData, shared: int):
-    """Print what was read."""
+def describe(training: Data, validation: Data, shared: int, labels: list[str]):
+    """Print what was read.
+
+    Args:
+        shared: Number of validation rows that stand in training.
+        labels: Lines about what there is to tell apart.
+    """
     dropped = f", {training.blank:,} with a blank text dropped" if training.blank else ""
-    print(f"training rows: {len(training.dataset):,} of {training.source}{dropped}")
-    print(f"validation rows: {len(validation.dataset):,} of {validation.source}")
-    if training.label_names:
-        shown = ", ".join(training.label_names[:20]) + (", ..." if len(training.label_names) > 20 else "")
-        print(f"labels: {len(training.label_names)} ({shown})")
+    print(f"training rows: {len(training):,} of {training.source}{dropped}")
+    print(f"validation rows: {len(validation):,} of {validation.source}")
+    for line in labels:
+        print(line)
     if shared:
         print(
             f"warning: {shared:,} validation rows have the very text of a training row, "
@@ -354,12 +349,13 @@ def check(arguments: FinetuneArguments):
         UserError: For a number out of range, an output folder in use, no such model or file.
     """
     check_numbers(arguments)
+    task_module(arguments.task).check_arguments(arguments)
     run_folder.check_output_dir(arguments.output_dir)
     check_model(arguments.model)
     check_resumable(arguments)
 
 
-def make_task(arguments: FinetuneArguments, problem_type: str, max_length: int, label_names: list[str] | None):
+def make_task(arguments: FinetuneArguments, problem_type: str | None, max_length: int, label_names: list[str] | None):
     from training.predict import Task
 
     return Task(
@@ -373,18 +369,8 @@ def make_task(arguments: FinetuneArguments, problem_type: str, max_length: int, 
     )
 
 
-def compare(finetuned, training, validation: labelled.LabelledData) -> dict:
-    """`evaluate.score_all` beside a baseline fitted on the training rows."""
-    from training.baseline import fit_baseline, majority
-    from training.evaluate import score_all
-
-    problem_type = finetuned.task.problem_type
-    baseline = fit_baseline(training.texts, training.labels, problem_type, training.pairs)
-    return score_all(finetuned, baseline, majority(training.labels, problem_type), validation)
-
-
 def finetune(arguments: FinetuneArguments) -> dict:
-    """Fine-tune, score beside TF-IDF and the most frequent answer, publish the folder.
+    """Fine-tune, score beside the baseline of the task, publish the folder.
 
     The model kept is the last one: none is picked by its validation score, so that score is an honest one.
 
@@ -396,9 +382,10 @@ def finetune(arguments: FinetuneArguments) -> dict:
         UserError: If the arguments, the model or the data are not as they must be.
     """
     check(arguments)
-    training, validation = labelled.load_split(arguments)
+    module = task_module(arguments.task)
+    training, validation = module.load_split(arguments)
     shared = labelled.count_shared(training, validation)
-    describe(training, validation, shared)
+    describe(training, validation, shared, module.describe_labels(training))
 
     from transformers import set_seed
 
@@ -407,31 +394,32 @@ def finetune(arguments: FinetuneArguments) -> dict:
     from training.predict import FineTuned
 
     check_report_to(arguments.report_to)
-    problem_type = arguments.problem_type or labelled.SINGLE_LABEL
+    fields = module.config_fields(arguments, training)
     set_seed(arguments.seed)  # of the new head
-    model, tokenizer = load_pretrained(
-        arguments.model, training.label_names, problem_type, arguments.dropout, arguments.label_column
-    )
+    model, tokenizer = load_pretrained(arguments.model, module.AUTO_CLASS, fields, arguments.dropout)
     check_tokenizer(arguments, tokenizer)
+    tokenizer = module.fit_tokenizer(tokenizer, training)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
     checkpoint = prepare_training_dir(arguments)
-    trainer, cut = make_trainer(arguments, model, tokenizer, training, max_length)
-    if cut:
-        print(f"{cut:,} training texts are cut at {max_length} tokens")
+    dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
+    trainer = make_trainer(arguments, model, tokenizer, dataset)
+    for line in lines:
+        print(line)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     check_learnt(arguments, trainer)
 
+    problem_type = fields.get("problem_type")
     task = make_task(arguments, problem_type, max_length, training.label_names)
     finetuned = FineTuned(model, tokenizer, task)
-    scores = compare(finetuned, training, validation)
+    scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)
     results = {
         "task": task.task,
         "problem_type": problem_type,
         "rows": {
-            "training": len(training.dataset),
+            "training": len(training),
             "blank_dropped": training.blank,
-            "cut": cut,
+            **counts,
             "fingerprint": labelled.fingerprint(training),
         },
         VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
@@ -454,7 +442,6 @@ def main(arguments: FinetuneArguments) -> int:
     print(f"finished: {arguments.output_dir}. To load it:\n")
     print("    import hf_tinybert")
     print("    from transformers import pipeline")
-    print(
-        f'    classify = pipeline("text-classification", model={json.dumps(arguments.output_dir, ensure_ascii=False)})'
-    )
+    module, folder = task_module(arguments.task), json.dumps(arguments.output_dir, ensure_ascii=False)
+    print(f'    {module.EXAMPLE} = pipeline("{module.PIPELINE}", model={folder}{module.PIPELINE_OPTIONS})')
     return validate.check_finished(arguments.output_dir)

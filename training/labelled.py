@@ -13,6 +13,7 @@ from pathlib import Path
 from training import files
 from training.arguments import FinetuneArguments
 from training.errors import UserError
+from training.tasks import Data
 
 
 if typing.TYPE_CHECKING:
@@ -41,6 +42,9 @@ class LabelledData:
     label_names: list[str] | None
     source: str
     blank: int
+
+    def __len__(self) -> int:
+        return len(self.dataset)
 
     @property
     def texts(self) -> list[str]:
@@ -291,13 +295,13 @@ def load_split(arguments: FinetuneArguments) -> tuple[LabelledData, LabelledData
     return training, load(arguments.validation_file, label_names=training.label_names)
 
 
-def count_shared(training: LabelledData, validation: LabelledData) -> int:
+def count_shared(training: Data, validation: Data) -> int:
     """Number of validation rows whose text is that of a training row."""
     known = set(training.text_keys())
     return sum(key in known for key in validation.text_keys())
 
 
-def fingerprint(data: LabelledData) -> str:
+def fingerprint(data: Data) -> str:
     """A hash of texts and labels in their order."""
     digest = hashlib.blake2b(digest_size=16)
     for key, label in zip(data.text_keys(), data.labels, strict=True):

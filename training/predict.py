@@ -8,21 +8,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import files, labelled
 from training.arguments import PredictArguments
 from training.errors import UserError
 from training.loading import load_tokenizer, loading
+from training.tasks import task_module
 
 
 if typing.TYPE_CHECKING:
-    import numpy as np
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.utils import ModelOutput
 
 TASK_FILE = "task.json"
 BATCH_SIZE = 64
 CHUNK_SIZE = 64 * BATCH_SIZE  # texts in memory at a time, and sorted by length together
-THRESHOLD = 0.5  # probability from which a label of several applies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +29,15 @@ class Task:
     """What a fine-tuned folder says about its use, in `task.json`.
 
     Args:
-        task: `sequence-classification`.
-        problem_type: A `problem_type` of transformers.
+        task: A name of `training.tasks.TASKS`.
+        problem_type: A `problem_type` of transformers; `None` for a task that has no kinds.
         text_column, text_pair_column, label_column: Of the tables it was fine-tuned on; `None` for no second text.
-        max_length: Longest text in tokens; longer ones are cut.
-        label_names: In the order of their ids; `None` for regression.
+        max_length: Longest text in tokens; longer ones are cut, or taken in pieces, by the task.
+        label_names: In the order of their ids; `None` where there are none.
     """
 
     task: str
-    problem_type: str
+    problem_type: str | None
     text_column: str
     text_pair_column: str | None
     label_column: str
@@ -87,9 +86,11 @@ def read_task(folder: str | Path) -> Task:
             f"run `python -m training finetune --model {folder} ...` first"
         )
     try:
-        return Task(**read_json(folder / TASK_FILE))
-    except TypeError as error:
+        task = Task(**read_json(folder / TASK_FILE))
+        task_module(task.task)
+    except (TypeError, UserError) as error:
         raise UserError(f"{folder / TASK_FILE} does not describe a task: {error}") from error
+    return task
 
 
 def load_finetuned(folder: str | Path) -> FineTuned:
@@ -99,7 +100,7 @@ def load_finetuned(folder: str | Path) -> FineTuned:
         UserError: If the folder does not hold it.
     """
     task = read_task(folder)
-    from transformers import AutoModelForSequenceClassification
+    import transformers
     from transformers.utils import logging
 
     import hf_tinybert  # noqa: F401 - registers
@@ -107,7 +108,7 @@ def load_finetuned(folder: str | Path) -> FineTuned:
     logging.disable_progress_bar()
     tokenizer = load_tokenizer(str(folder))
     with loading(str(folder)):
-        model = AutoModelForSequenceClassification.from_pretrained(folder)
+        model = getattr(transformers, task_module(task.task).AUTO_CLASS).from_pretrained(folder)
     return FineTuned(model.to(best_device()), tokenizer, task)
 
 
@@ -118,125 +119,30 @@ def best_device() -> "torch.device":
     return accelerator or torch.device("cpu")
 
 
-def encode(
-    tokenizer: "PreTrainedTokenizerBase", texts: list[str], pairs: list[str] | None, max_length: int
-) -> tuple[dict[str, list[list[int]]], int]:
-    """Token ids and masks without padding, cut at `max_length`, and the number of texts that were cut.
+def forward(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", encoded: dict[str, list[list[int]]]
+) -> Iterator[tuple[list[int], "ModelOutput"]]:
+    """The outputs of the model in eval mode, by batches of similar length, so that there is little padding.
 
     Args:
-        texts, pairs: `n` texts, each with its second text; `None` where there is none.
-    """
-    encoded = dict(tokenizer(texts, pairs, truncation=True, max_length=max_length, verbose=False))
-    full = [index for index, ids in enumerate(encoded["input_ids"]) if len(ids) >= max_length]
-    if not full:
-        return encoded, 0
-    chosen = [None if column is None else [column[index] for index in full] for column in (texts, pairs)]
-    whole = tokenizer(*chosen, truncation=False, verbose=False)
-    return encoded, sum(len(ids) > max_length for ids in whole["input_ids"])
-
-
-def predict_logits(
-    model: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
-    texts: list[str],
-    pairs: list[str] | None,
-    max_length: int,
-    batch_size: int = BATCH_SIZE,
-) -> tuple["np.ndarray", int]:
-    """Logits in the order of the texts; batches are of similar length, so that there is little padding.
-
-    Args:
-        texts, pairs: `n` texts, each with its second text; `None` where there is none.
-        max_length: Longest text in tokens; longer ones are cut.
+        encoded: What the model takes, without padding, a list a row.
 
     Returns:
-        `(n, num_labels)`, float32, and the number of texts that were cut.
+        Pairs of row numbers and the outputs for these rows.
     """
-    import numpy as np
     import torch
 
-    encoded, cut = encode(tokenizer, texts, pairs, max_length)
-    order = sorted(range(len(texts)), key=lambda index: len(encoded["input_ids"][index]))
-    logits = np.empty((len(texts), model.config.num_labels), dtype=np.float32)
+    order = sorted(range(len(encoded["input_ids"])), key=lambda index: len(encoded["input_ids"][index]))
     was_training = model.training
     model.eval()
-    with torch.inference_mode():
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            columns = {name: [values[row] for row in rows] for name, values in encoded.items()}
-            batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
-            logits[rows] = model(**batch).logits.float().cpu().numpy()
+    for start in range(0, len(order), BATCH_SIZE):
+        rows = order[start : start + BATCH_SIZE]
+        columns = {name: [values[row] for row in rows] for name, values in encoded.items()}
+        batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
+        with torch.inference_mode():
+            outputs = model(**batch)
+        yield rows, outputs
     model.train(was_training)
-    return logits, cut
-
-
-def probabilities(logits: "np.ndarray", problem_type: str) -> "np.ndarray":
-    """Probabilities `(n, num_labels)`, by row for a single label, by label for several; regression is unchanged."""
-    from scipy.special import expit, softmax
-
-    if problem_type == labelled.SINGLE_LABEL:
-        return softmax(logits, axis=-1)
-    return expit(logits) if problem_type == labelled.MULTI_LABEL else logits
-
-
-def decide(logits: "np.ndarray", problem_type: str) -> "np.ndarray":
-    """Class ids `(n,)`, zeros and ones `(n, num_labels)`, or numbers `(n,)`, by the problem type."""
-    if problem_type == labelled.SINGLE_LABEL:
-        return logits.argmax(axis=-1)
-    if problem_type == labelled.MULTI_LABEL:
-        return (probabilities(logits, problem_type) > THRESHOLD).astype(int)
-    return logits[:, 0]
-
-
-def answers(finetuned: FineTuned, texts: list[str], pairs: list[str] | None) -> tuple[list[dict], int]:
-    """For each text what the output file holds, and the number of texts that were cut.
-
-    `label`, `score` and `scores` (label: probability); for several labels `labels` and `scores`; for regression
-    `value`.
-    """
-    problem_type, names = finetuned.task.problem_type, finetuned.task.label_names
-    logits, cut = predict_logits(finetuned.model, finetuned.tokenizer, texts, pairs, finetuned.task.max_length)
-    answered: list[dict] = []
-    decisions = decide(logits, problem_type)
-    for index, row in enumerate(probabilities(logits, problem_type).tolist()):
-        answer: dict = {"text": texts[index]}
-        if pairs is not None:
-            answer["text_pair"] = pairs[index]
-        if problem_type == labelled.SINGLE_LABEL:
-            best = decisions[index]
-            answer |= {"label": names[best], "score": row[best], "scores": dict(zip(names, row, strict=True))}
-        elif problem_type == labelled.MULTI_LABEL:
-            chosen = [name for name, applies in zip(names, decisions[index], strict=True) if applies]
-            answer |= {"labels": chosen, "scores": dict(zip(names, row, strict=True))}
-        else:
-            answer["value"] = row[0]
-        answered.append(answer)
-    return answered, cut
-
-
-def read_texts(path: str | Path, task: Task, encoding: str | None) -> Iterator[tuple[str, str | None]]:
-    """The texts of a file, each with its second text (`None` where the task has none).
-
-    Raises:
-        UserError: If the file cannot be read, or lacks a column.
-    """
-    if files.kind_of(path) in files.DOCUMENT_KINDS:
-        if task.text_pair_column is not None:
-            raise UserError(
-                f"the model takes two texts, but {path} has one a line; "
-                f"give a table with the columns {task.text_column} and {task.text_pair_column}"
-            )
-        yield from ((text, None) for _, text in files.read_documents(path, task.text_column, encoding))
-        return
-    columns = {"text": task.text_column, "second text": task.text_pair_column}
-    for index, (number, row) in enumerate(files.read_rows(path, encoding)):
-        if index == 0:
-            labelled.check_columns(path, row, columns)
-        text, pair = (
-            None if column is None else labelled.cell_text(row.get(column), labelled.place(path, number), column)
-            for column in columns.values()
-        )
-        yield text, pair
 
 
 def chunks(items: Iterable, size: int) -> Iterator[list]:
@@ -274,8 +180,9 @@ def main(arguments: PredictArguments):
     """
     task = read_task(arguments.model)
     output = check_output(arguments.output, arguments.input)
-    texts = read_texts(arguments.input, task, arguments.encoding)
-    first = next(texts, None)  # before the model is loaded: a bad file is told at once
+    module = task_module(task.task)
+    inputs = module.read_inputs(arguments.input, task, arguments.encoding)
+    first = next(inputs, None)  # before the model is loaded: a bad file is told at once
     if first is None:
         raise UserError(f"{arguments.input} holds no text")
     finetuned = load_finetuned(arguments.model)
@@ -283,14 +190,12 @@ def main(arguments: PredictArguments):
     count = blank = cut = 0
     try:
         with scratch.open("w", encoding="utf-8", newline="\n") as file:
-            for chunk in chunks(itertools.chain([first], texts), CHUNK_SIZE):
-                columns = [list(column) for column in zip(*chunk, strict=True)]
-                pairs = None if task.text_pair_column is None else columns[1]
-                answered, chunk_cut = answers(finetuned, columns[0], pairs)
+            for chunk in chunks(itertools.chain([first], inputs), CHUNK_SIZE):
+                answered, chunk_cut = module.answers(finetuned, chunk)
                 file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answered)
                 cut += chunk_cut
                 count += len(chunk)
-                blank += sum(not text.strip() for text in columns[0])
+                blank += sum(map(module.is_blank, chunk))
         replaced = " (replaced)" if output.exists() else ""
         os.replace(scratch, output)
     finally:

@@ -2,13 +2,22 @@ import dataclasses
 import subprocess
 import sys
 import time
+import typing
 from pathlib import Path
 
 import pytest
+import transformers
 
 from training.__main__ import VERBS, main
-from training.arguments import PretrainArguments, TokenizerArguments, parse_arguments, parse_duration
+from training.arguments import (
+    FinetuneArguments,
+    PretrainArguments,
+    TokenizerArguments,
+    parse_arguments,
+    parse_duration,
+)
 from training.errors import UserError
+from training.tasks import TASKS, task_module
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "training" / "recipes").glob("*.yaml"))
@@ -141,3 +150,10 @@ def test_help_answers_without_transformers():
 def test_the_tokenizer_verb_needs_no_more_than_its_fields():
     arguments = parse("--train_files", "a.txt", "b.txt", "--output_dir", "x", arguments_class=TokenizerArguments)
     assert arguments.train_files == ["a.txt", "b.txt"] and arguments.vocab_size is None
+
+
+def test_the_tasks_to_choose_from_are_those_there_is_a_module_for():
+    (field,) = (field for field in dataclasses.fields(FinetuneArguments) if field.name == "task")
+    assert set(typing.get_args(field.type)) == set(TASKS)
+    for name in TASKS:
+        assert hasattr(transformers, task_module(name).AUTO_CLASS)

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, pipeline
 
 from tests.training import toy
-from training import finetune
+from training import classification, finetune
 from training.__main__ import main
 from training.errors import UserError
 
@@ -196,7 +196,7 @@ def test_a_checkpoint_that_lacks_weights_of_the_encoder_is_refused(pretrained, t
     kept = {name: value for name, value in weights(folder).items() if "layers.1" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"lacks \d+ weights of the encoder.*layers\.1"):
-        finetune.load_pretrained(str(folder), ["a", "b"], "single_label_classification", 0.1)
+        finetune.load_pretrained(str(folder), classification.AUTO_CLASS, {"num_labels": 2}, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +248,17 @@ def test_a_run_that_ran_away_is_one_line_and_leaves_nothing(pretrained, tmp_path
 
 
 def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path):
-    from training import labelled
     from training.arguments import FinetuneArguments
 
     arguments = FinetuneArguments(
         model=str(pretrained), train_file=str(train_file), output_dir=str(tmp_path / "m"), dropout=0.3
     )
-    training, _ = labelled.load_split(arguments)
-    model, tokenizer = finetune.load_pretrained(str(pretrained), training.label_names, labelled.SINGLE_LABEL, 0.3)
+    training, _ = classification.load_split(arguments)
+    fields = classification.config_fields(arguments, training)
+    model, tokenizer = finetune.load_pretrained(str(pretrained), classification.AUTO_CLASS, fields, 0.3)
     assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.3
-    trainer, _ = finetune.make_trainer(arguments, model, tokenizer, training, 32)
+    dataset, _, _ = classification.encode_training(tokenizer, training, 32)
+    trainer = finetune.make_trainer(arguments, model, tokenizer, dataset)
     decaying = set(trainer.get_decay_parameter_names(model))
     assert {name for name, value in model.named_parameters() if value.ndim > 1} == decaying
 

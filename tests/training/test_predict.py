@@ -9,7 +9,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_tinybert import TinyBertConfig, TinyBertForSequenceClassification
 from tests.training import toy
-from training import predict
+from training import classification, predict
 from training.__main__ import main
 
 
@@ -62,9 +62,10 @@ def one_by_one(folder, texts):
         return torch.cat([model(**batch).logits for batch in batches])
 
 
-def test_logits_equal_those_of_each_text_alone_in_the_order_given(finetuned):
+def test_logits_equal_those_of_each_text_alone_in_the_order_given(finetuned, monkeypatch):
+    monkeypatch.setattr(predict, "BATCH_SIZE", 2)
     loaded = predict.load_finetuned(finetuned)
-    logits, cut = predict.predict_logits(loaded.model.cpu(), loaded.tokenizer, TEXTS, None, 32, batch_size=2)
+    logits, cut = classification.predict_logits(loaded.model.cpu(), loaded.tokenizer, TEXTS, None, 32)
     expected = one_by_one(finetuned, TEXTS).numpy()
     assert logits.shape == (5, 2) and cut == 1
     assert np.ptp(expected[:, 0]) > 0.1  # or the order would not matter
@@ -126,13 +127,6 @@ def test_the_second_text_is_read_and_needed(tmp_path, capsys):
     (tmp_path / "in.txt").write_text("书\n", encoding="utf-8")
     assert run(folder, tmp_path / "in.txt", tmp_path / "out.jsonl") == 2
     assert "give a table with the columns text and other" in capsys.readouterr().err
-
-
-def test_texts_that_are_cut_are_counted_and_those_of_the_exact_length_are_not():
-    tokenizer = toy.make_tokenizer()
-    encoded, cut = predict.encode(tokenizer, ["书" * 5, "书" * 6, "书" * 7], None, 8)
-    assert [len(ids) for ids in encoded["input_ids"]] == [7, 8, 8]
-    assert cut == 1
 
 
 @pytest.mark.parametrize(
