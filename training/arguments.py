@@ -87,17 +87,24 @@ class FinetuneArguments:
     """Fine-tune an encoder on labelled text."""
 
     model: str = option("folder or Hub id of a pre-trained model")
-    task: Literal["sequence-classification"] = option("what to learn", "sequence-classification")
+    task: Literal["sequence-classification", "token-classification"] = option(
+        "what to learn", "sequence-classification"
+    )
     train_file: str = option("labelled text: .csv, .tsv, .json(l) or .parquet")
     validation_file: str | None = option("labelled text to score on (default: a tenth of the training rows)", None)
-    text_column: str = option("column of the text", "text")
+    text_column: str = option("column of the text; for token-classification of the tokens", "text")
     text_pair_column: str | None = option("column of a second text", None)
-    label_column: str = option("column of the label; several labels of one row are separated by |", "label")
+    label_column: str = option(
+        "column of the label; several labels of one row are separated by |; for token-classification of the BIO tags",
+        "label",
+    )
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = option(
         "kind of label (default: single_label_classification)", None
     )
     encoding: str | None = option("encoding of the files (default: recognised)", None)
-    max_length: int = option("longest text in tokens; longer ones are cut", 128)
+    max_length: int = option(
+        "longest text in tokens; longer ones are cut, for token-classification read in pieces", 128
+    )
     epochs: float = option("passes over the training rows", 4.0)
     batch_size: int = option("texts in an optimizer step", 32)
     learning_rate: float = option("peak learning rate", 5e-4)

@@ -169,13 +169,22 @@ def _check_known(path, numbers: list[int], sets: list[list[str]], label_names: l
             if name not in label_names:
                 unknown.setdefault(name, number)
     if unknown:
-        first = ", ".join(f"{name!r} ({row_name(path, number)})" for name, number in list(unknown.items())[:5])
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        known = ", ".join(label_names[:20]) + (", ..." if len(label_names) > 20 else "")
-        raise UserError(
-            f"{path} holds labels that the training rows do not have: {first}{more}; known are {known}; "
-            "mend them or train on rows that have them"
-        )
+        raise UserError(unknown_labels(path, unknown, label_names))
+
+
+def unknown_labels(path: str | Path, unknown: dict[str, int], known: list[str]) -> str:
+    """What is said of labels that the training rows do not have.
+
+    Args:
+        unknown: Each with the number of the first row that has it.
+    """
+    first = ", ".join(f"{name!r} ({row_name(path, number)})" for name, number in list(unknown.items())[:5])
+    more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return (
+        f"{path} holds labels that the training rows do not have: {first}{more}; known are {shown}; "
+        "mend them or train on rows that have them"
+    )
 
 
 def _encode(labels: list, problem_type: str, label_names: list[str] | None) -> list:
@@ -242,27 +251,40 @@ def load_labelled(
     return LabelledData(Dataset.from_dict(columns), label_names, Path(path).name, blank)
 
 
+def hold_out(keys: list, strata: list, seed: int, keep_lone: bool = True) -> list[bool]:
+    """Whether each row is held out: a tenth of them, the same share of each stratum, sharing no key with the rest.
+
+    Args:
+        keys: What makes rows the same text.
+        strata: Of the rows; numbers are taken by stretches.
+        seed: Of the choice.
+        keep_lone: Whether every stratum keeps a row that is not held out.
+    """
+    import numpy as np
+
+    first = {}
+    for index, key in enumerate(keys):
+        first.setdefault(key, index)
+    unique = np.random.default_rng(seed).permutation(list(first.values())).tolist()
+    if keep_lone:
+        counts = Counter(strata[index] for index in unique)
+        unique = [index for index in unique if counts[strata[index]] > 1]
+    unique.sort(key=lambda index: strata[index])  # stable: shuffled within a class
+    held_out = {keys[index] for index in unique[HELD_OUT // 2 :: HELD_OUT] or unique[:1]}
+    return [key in held_out for key in keys]
+
+
 def split(data: LabelledData, problem_type: str, seed: int) -> tuple[LabelledData, LabelledData]:
     """Hold out a tenth, the same share of each class (of each stretch of numbers), sharing no text with the rest.
 
     Args:
         seed: Of the choice; every class keeps a row to train on.
     """
-    import numpy as np
-
-    keys, labels = data.text_keys(), [tuple(label) if isinstance(label, list) else label for label in data.labels]
-    first = {}
-    for index, key in enumerate(keys):
-        first.setdefault(key, index)
-    unique = np.random.default_rng(seed).permutation(list(first.values())).tolist()
-    if problem_type != REGRESSION:
-        counts = Counter(labels[index] for index in unique)
-        unique = [index for index in unique if counts[labels[index]] > 1]
-    unique.sort(key=lambda index: labels[index])  # stable: shuffled within a class
-    held_out = {keys[index] for index in unique[HELD_OUT // 2 :: HELD_OUT] or unique[:1]}
+    labels = [tuple(label) if isinstance(label, list) else label for label in data.labels]
+    held_out = hold_out(data.text_keys(), labels, seed, keep_lone=problem_type != REGRESSION)
     parts = []
     for is_held_out in (False, True):
-        rows = [index for index, key in enumerate(keys) if (key in held_out) == is_held_out]
+        rows = [index for index, out in enumerate(held_out) if out == is_held_out]
         parts.append(dataclasses.replace(data, dataset=data.dataset.select(rows), blank=0))
     training, validation = parts
     classes = [{str(label) for label in part.labels} for part in (data, training)]

@@ -37,7 +37,10 @@ from training.errors import UserError
 
 
 TRUNCATE = "give `truncation=True` with texts that may be longer than the model takes"
-TASKS = {"sequence-classification": "training.classification"}
+TASKS = {
+    "sequence-classification": "training.classification",
+    "token-classification": "training.tagging",
+}
 
 
 class Data(typing.Protocol):
