@@ -7,7 +7,7 @@ from sklearn_crfsuite import CRF
 
 
 NAME = "CRF"
-MAX_ITERATIONS = 50
+MAX_ITERATIONS = 15
 EDGE = "\t"  # stands for what is beyond the ends; no token can be one
 
 
@@ -46,7 +46,7 @@ def fit_crf(rows: list[list[str]], labels: list[list[str]]) -> Tagger:
     Args:
         rows, labels: The tokens of each row and their tags.
     """
-    model = CRF(algorithm="lbfgs", c1=0.0, c2=0.1, max_iterations=MAX_ITERATIONS)
+    model = CRF(algorithm="pa", max_iterations=MAX_ITERATIONS)
 
     def each() -> Iterator[list[list[str]]]:  # one row's features at a time: all would take gigabytes
         yield from map(features, rows)

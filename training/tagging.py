@@ -50,13 +50,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Windows:
-    """Encoded texts; those longer than the model takes are in several windows.
+    """Encoded texts; those longer than the model takes are in several windows that overlap.
 
     Args:
         columns: What the model takes, without padding, a list a window.
         rows: For each window the number of its text.
         spans: For each token of each window the characters it stands for, white space at its ends left out; `None`
-            for special tokens and those that stand for nothing else.
+            for special tokens, those that stand for nothing else, and those that another window has nearer its middle.
     """
 
     columns: dict[str, list[list[int]]]
@@ -112,6 +112,7 @@ def fit_tokenizer(tokenizer: "PreTrainedTokenizerBase", data: TaggedData) -> "Pr
             "--task token-classification: the tokenizer cannot tell which characters a token stands for; "
             "use a model with a tokenizer.json"
         )
+    tokenizer.padding_side = tokenizer.truncation_side = "right"  # tokens count from the left, windows as well
     backend = tokenizer.backend_tokenizer
     texts = [tagged.join(row)[0] for row in data.tokens[:SAMPLE]]
     before = _count_pieces(tokenizer, texts)
@@ -149,25 +150,34 @@ def _count_pieces(tokenizer, texts: list[str]) -> int:
 def encode(tokenizer: "PreTrainedTokenizerBase", texts: list[str], max_length: int) -> Windows:
     """Token ids and masks without padding, in windows of at most `max_length` tokens.
 
+    A quarter of a window is context that it shares with the one before it; each of the two has a say in half of that.
+
     Args:
         texts: Raw text.
     """
+    overlap = max_length // 4
     encoded = tokenizer(
         texts,
         truncation=True,
         max_length=max_length,
+        stride=overlap,
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
         verbose=False,
     )
     rows = encoded["overflow_to_sample_mapping"]
-    spans = [
-        [
-            None if sequence is None else _trim(texts[row], *offsets)
-            for sequence, offsets in zip(encoded.sequence_ids(window), encoded["offset_mapping"][window], strict=True)
-        ]
-        for window, row in enumerate(rows)
-    ]
+    spans = []
+    for window, row in enumerate(rows):
+        offsets, sequences = encoded["offset_mapping"][window], encoded.sequence_ids(window)
+        own = [at for at, sequence in enumerate(sequences) if sequence is not None]
+        if window and rows[window - 1] == row:
+            own = own[overlap // 2 :]
+        if window + 1 < len(rows) and rows[window + 1] == row:
+            own = own[: len(own) - (overlap - overlap // 2)]
+        found: list[tuple[int, int] | None] = [None] * len(offsets)
+        for at in own:
+            found[at] = _trim(texts[row], *offsets[at])
+        spans.append(found)
     columns = {name: encoded[name] for name in tokenizer.model_input_names if name in encoded}
     return Windows(columns, rows, spans)
 
@@ -278,12 +288,9 @@ def tag_texts(finetuned: "FineTuned", texts: list[str]) -> tuple[list[list[Piece
         best = outputs.logits.float().softmax(dim=-1).max(dim=-1)
         scores, ids = best.values.cpu().tolist(), best.indices.cpu().tolist()
         for index, number in enumerate(numbers):
-            # padding is on the right or the left, real tokens side by side
-            spans = windows.spans[number]
-            first = 0 if finetuned.tokenizer.padding_side == "right" else len(ids[index]) - len(spans)
             found[number] = [
-                Piece(*span, names[ids[index][first + at]], scores[index][first + at])
-                for at, span in enumerate(spans)
+                Piece(*span, names[ids[index][at]], scores[index][at])
+                for at, span in enumerate(windows.spans[number])
                 if span
             ]
     pieces: list[list[Piece]] = [[] for _ in texts]

@@ -43,7 +43,10 @@ def rows():
 @pytest.fixture(scope="module")
 def words_tokenizer(rows):
     """A tokenizer that has the very names as pieces, and Latin words with and without a space before them."""
-    texts = [join(tokens)[0] for tokens, _ in rows] + ["the German call is good", "好WTO 2008 iPhone 的公司会议买了年"] * 20
+    texts = [join(tokens)[0] for tokens, _ in rows] + [
+        "the German call is good",
+        "好WTO 2008 iPhone 的公司会议买了年",
+    ] * 20
     tokenizer = train_tokenizer(texts, chinese_tokens="words")
     assert {"北京", "王小明", "▁german"} <= set(tokenizer.get_vocab())
     return tokenizer
@@ -158,16 +161,28 @@ def test_every_token_of_a_long_row_gets_the_tag_of_its_window(finished, rows):
     (pieces,), long = tagging.tag_texts(loaded, [join(row)[0]])
     tags = tagging.tag_tokens(row, pieces)
     assert long == 1 and len(tags) == len(row) > 40
-    # by hand: 18 tokens at a time between [CLS] and [SEP]
+    # by hand: 18 tokens at a time between [CLS] and [SEP]; of 5 that two windows share, 3 are left to the second
     model = AutoModelForTokenClassification.from_pretrained(finished)
     ids = loaded.tokenizer(join(row)[0], add_special_tokens=False, truncation=False)["input_ids"]
     expected = []
-    for start in range(0, len(ids), 18):
+    for start in range(0, len(ids) - 5, 13):
         window = [loaded.tokenizer.cls_token_id, *ids[start : start + 18], loaded.tokenizer.sep_token_id]
         with torch.no_grad():
-            best = model(torch.tensor([window])).logits[0, 1:-1].argmax(dim=-1)
-        expected += [model.config.id2label[i] for i in best.tolist()]
-    assert [piece.tag for piece in pieces] == expected
+            best = model(torch.tensor([window])).logits[0, 1:-1].argmax(dim=-1).tolist()
+        is_last = start + 18 >= len(ids)
+        expected += best[2 if start else 0 : len(best) if is_last else 15]
+    assert [piece.tag for piece in pieces] == [model.config.id2label[i] for i in expected]
+
+
+@pytest.mark.parametrize("max_length", [3, 4, 5, 8, 20])
+def test_windows_of_any_length_leave_out_no_character_and_none_comes_twice(finished, rows, max_length):
+    text = join([token for tokens, _ in rows[:3] for token in tokens])[0]
+    windows = tagging.encode(AutoTokenizer.from_pretrained(finished), [text, "好"], max_length)
+    spans = [
+        span for window, row in zip(windows.spans, windows.rows, strict=True) for span in window if span and not row
+    ]
+    assert "".join(text[start:end] for start, end in spans) == text
+    assert windows.long == 1
 
 
 def test_the_pipeline_reads_long_texts_in_windows_with_a_stride(finished):
