@@ -1,13 +1,21 @@
-"""What one would use instead of a model to tag tokens: a linear-chain CRF over the tokens around each."""
+"""What one would use instead of a model to tag tokens: a linear-chain CRF over the tokens around each.
 
-from collections.abc import Iterator
+On 20,000 rows of MSRA's named entities (849,238 characters), one core, F1 of the entities of 2,318 other rows:
+
+    passive-aggressive, 15 passes    19 s    88.81
+    averaged perceptron, 15 passes   19 s    86.61
+    L-BFGS, c2 0.1, 50 iterations    51 s    68.49
+"""
+
+import ctypes
+import os
 from dataclasses import dataclass
 
 from sklearn_crfsuite import CRF
 
 
-NAME = "CRF"
-MAX_ITERATIONS = 15
+PASSES = 15  # over the training rows
+NAME = f"CRF, {PASSES} passes"
 EDGE = "\t"  # stands for what is beyond the ends; no token can be one
 
 
@@ -41,14 +49,13 @@ def _features(before2: str, before: str, token: str, after: str, after2: str) ->
 
 
 def fit_crf(rows: list[list[str]], labels: list[list[str]]) -> Tagger:
-    """Fit a CRF.
+    """Fit a CRF, the same one for the same rows: about a second for every thousand sentences.
 
     Args:
         rows, labels: The tokens of each row and their tags.
     """
-    model = CRF(algorithm="pa", max_iterations=MAX_ITERATIONS)
-
-    def each() -> Iterator[list[list[str]]]:  # one row's features at a time: all would take gigabytes
-        yield from map(features, rows)
-
-    return Tagger(model.fit(each(), labels))
+    # CRFsuite shuffles the rows with rand() of the C library, and has no seed of its own.
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(0)
+    model = CRF(algorithm="pa", max_iterations=PASSES)
+    # Features of one row at a time: those of all would take gigabytes.
+    return Tagger(model.fit(map(features, rows), labels))

@@ -24,3 +24,11 @@ def test_an_entity_that_only_its_neighbours_tell_is_found():
         rows.append(row)
         labels.append(["B-LOC" if index == at + 1 else "O" for index in range(6)])
     assert fit_crf(rows, labels).predict([["丁", "在", "丙", "乙"]]) == [["O", "O", "B-LOC", "O"]]
+
+
+def test_the_same_rows_give_the_same_crf_every_time():
+    rng = random.Random(1)
+    rows = [rng.choices("甲乙丙丁戊", k=8) for _ in range(60)]
+    labels = [rng.choices(["O", "B-LOC"], k=8) for _ in rows]
+    weights = [fit_crf(rows, labels).model.state_features_ for _ in range(2)]
+    assert weights[0] == weights[1]
