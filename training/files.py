@@ -383,6 +383,22 @@ class TextFile:
                     f"{self.where(start)}: a row begins here that is not valid CSV ({error}); look for a lone quote"
                 ) from error
 
+    def json_object(self) -> dict | None:
+        """The one JSON object that fills the file; `None` where it is of another kind, an array, or an object a line.
+
+        Raises:
+            UserError: If the JSON is broken.
+        """
+        if self.kind not in (".json", ".jsonl"):
+            return None
+        text = "".join(self._lines())
+        start = JSON_SPACE.match(text).end()
+        if not text.startswith("{", start):
+            return None
+        with self._valid_json():
+            value, end = json.JSONDecoder(object_hook=_whole_object).raw_decode(text, start)
+        return value if JSON_SPACE.match(text, end).end() == len(text) else None
+
     def _json(self, columns: Collection[str]) -> Iterator[tuple[int, dict]]:
         """Objects of one array, or one a line, whatever the suffix."""
         opening = next((line.lstrip()[0] for _, line in self._numbered() if line.strip()), "")
@@ -390,7 +406,7 @@ class TextFile:
             if not isinstance(value, dict):
                 raise UserError(f"{self.where(number)}: a row must be a JSON object, not {type(value).__name__}")
             require_columns(self.path, columns, value, line=number)
-            yield number, {_whole(name): _whole(cell) for name, cell in value.items()}
+            yield number, _whole_object(value)
 
     @contextmanager
     def _valid_json(self, first_line: int = 1):
@@ -459,6 +475,10 @@ def _whole(value):
     except UnicodeEncodeError:
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return value
+
+
+def _whole_object(value: dict) -> dict:
+    return {_whole(name): _whole(cell) for name, cell in value.items()}
 
 
 def read_rows(
