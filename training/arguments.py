@@ -87,7 +87,7 @@ class FinetuneArguments:
     """Fine-tune an encoder on labelled text."""
 
     model: str = option("folder or Hub id of a pre-trained model")
-    task: Literal["sequence-classification", "token-classification"] = option(
+    task: Literal["sequence-classification", "token-classification", "question-answering"] = option(
         "what to learn", "sequence-classification"
     )
     train_file: str = option("labelled text: .csv, .tsv, .json(l) or .parquet")

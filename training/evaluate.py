@@ -67,7 +67,7 @@ def main(arguments: EvaluateArguments):
     results["scores"] = {**results.get("scores", {}), name: scores}
     run_folder.write_json(results_path, results)
     print_scores(name, scores, task)
-    if baselines is None:
+    if baselines is None and module.BASELINE:
         print(f"the rows it was fine-tuned on are no longer there: {module.BASELINE} cannot be fitted to compare")
     if arguments.output_file is None and "task" in before and not card.refresh_card(folder, before):
         print(f"{folder / card.CARD_FILE} was edited by hand and stays as it is, without these scores")

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import textwrap
 import time
 import typing
 from pathlib import Path
@@ -355,7 +356,13 @@ def check(arguments: FinetuneArguments):
     check_resumable(arguments)
 
 
-def make_task(arguments: FinetuneArguments, problem_type: str | None, max_length: int, label_names: list[str] | None):
+def make_task(
+    arguments: FinetuneArguments,
+    problem_type: str | None,
+    max_length: int,
+    label_names: list[str] | None,
+    counts: dict,
+):
     from training.predict import Task
 
     return Task(
@@ -366,6 +373,8 @@ def make_task(arguments: FinetuneArguments, problem_type: str | None, max_length
         label_column=arguments.label_column,
         max_length=max_length,
         label_names=label_names,
+        answer_length=counts.get("answer_length"),
+        may_be_none=bool(counts.get("impossible")),
     )
 
 
@@ -410,7 +419,7 @@ def finetune(arguments: FinetuneArguments) -> dict:
     check_learnt(arguments, trainer)
 
     problem_type = fields.get("problem_type")
-    task = make_task(arguments, problem_type, max_length, training.label_names)
+    task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
     scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)
     results = {
@@ -441,7 +450,10 @@ def main(arguments: FinetuneArguments) -> int:
     print("the model kept is the last one, not one picked by its validation score")
     print(f"finished: {arguments.output_dir}. To load it:\n")
     print("    import hf_tinybert")
-    print("    from transformers import pipeline")
     module, folder = task_module(arguments.task), json.dumps(arguments.output_dir, ensure_ascii=False)
+    if hasattr(module, "USAGE"):
+        print(textwrap.indent(module.USAGE.format(model=folder), "    "))
+        return
+    print("    from transformers import pipeline")
     print(f'    {module.EXAMPLE} = pipeline("{module.PIPELINE}", model={folder}{module.PIPELINE_OPTIONS})')
     return validate.check_finished(arguments.output_dir)

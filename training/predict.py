@@ -34,6 +34,8 @@ class Task:
         text_column, text_pair_column, label_column: Of the tables it was fine-tuned on; `None` for no second text.
         max_length: Longest text in tokens; longer ones are cut, or taken in pieces, by the task.
         label_names: In the order of their ids; `None` where there are none.
+        answer_length: Tokens of the longest answer to a question; `None` for other tasks.
+        may_be_none: Whether a question may have no answer.
     """
 
     task: str
@@ -43,6 +45,8 @@ class Task:
     label_column: str
     max_length: int
     label_names: list[str] | None
+    answer_length: int | None = None
+    may_be_none: bool = False
 
 
 @dataclass(frozen=True)

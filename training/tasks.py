@@ -4,8 +4,9 @@ A module of a task holds:
 
     AUTO_CLASS       name of the Auto class of transformers
     PIPELINE         name of the pipeline; EXAMPLE, a name for it in an example; PIPELINE_OPTIONS, its keywords as code
+    USAGE            code in place of that example, with {model}, where transformers has no pipeline; else left out
     LONG_TEXTS       what a user of the pipeline does with long texts
-    BASELINE         what the model is compared with, in a word
+    BASELINE         what the model is compared with, in a word; `None` if that needs no training rows
 
     check_arguments(arguments)              raises a UserError for fields of finetune that the task has no use for
     load_split(arguments)                   training and validation data
@@ -40,6 +41,7 @@ TRUNCATE = "give `truncation=True` with texts that may be longer than the model 
 TASKS = {
     "sequence-classification": "training.classification",
     "token-classification": "training.tagging",
+    "question-answering": "training.question_answering",
 }
 
 
