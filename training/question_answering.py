@@ -43,6 +43,7 @@ ROWS = {"model": "this model", "overlap": OVERLAP, "no_answer": "always no answe
 MAIN_METRIC = "f1"
 METRICS = {"exact_match": "exact match", "f1": "F1"}
 SHORTEST = 16  # tokens of a window
+SAMPLE = 1_000  # contexts on which the price of single characters is measured
 NO_USE = {"text_column": "text", "text_pair_column": None, "label_column": "label", "problem_type": None}
 
 
@@ -76,12 +77,20 @@ def config_fields(arguments: FinetuneArguments, data: squad.Questions) -> dict:
 
 
 def fit_tokenizer(tokenizer: "PreTrainedTokenizerBase", data: squad.Questions) -> "PreTrainedTokenizerBase":
-    """The tokenizer, padding on the right, where it leaves positions as they are."""
+    """The tokenizer, taking Chinese by single characters, and padding and cut on the right: positions stay.
+
+    With words as tokens an answer may lie inside one: of the names in MSRA's news, 15 % begin or end inside a token
+    of a tokenizer trained on that news (580 of 3,819), so that not even a perfect model could point at them.
+
+    Raises:
+        UserError: If it does not tell which characters a token is, or puts no `[CLS]` in front.
+    """
     from training.answer_spans import check_tokenizer
+    from training.tagging import isolate_characters
 
     check_tokenizer(tokenizer)
-    tokenizer.padding_side = "right"
-    return tokenizer
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    return isolate_characters(tokenizer, [question.context for question in data.questions[:SAMPLE]])
 
 
 def encode_training(

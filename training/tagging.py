@@ -105,19 +105,31 @@ def fit_tokenizer(tokenizer: "PreTrainedTokenizerBase", data: TaggedData) -> "Pr
     Raises:
         UserError: If the tokenizer cannot tell which characters a token stands for.
     """
-    from tokenizers import Regex, pre_tokenizers
-
     if not tokenizer.is_fast:
         raise UserError(
             "--task token-classification: the tokenizer cannot tell which characters a token stands for; "
             "use a model with a tokenizer.json"
         )
     tokenizer.padding_side = tokenizer.truncation_side = "right"  # tokens count from the left, windows as well
-    backend = tokenizer.backend_tokenizer
     texts = [tagged.join(row)[0] for row in data.tokens[:SAMPLE]]
+    return isolate_characters(tokenizer, texts, without_spaces=_by_characters(data))
+
+
+def isolate_characters(
+    tokenizer: "PreTrainedTokenizerBase", texts: list[str], without_spaces: bool = False
+) -> "PreTrainedTokenizerBase":
+    """Have a tokenizer take Chinese by single characters, so that a span may begin and end at any.
+
+    Args:
+        texts: On which the price is measured, which is printed.
+        without_spaces: Whether spaces leave no mark on the words that they separate.
+    """
+    from tokenizers import Regex, pre_tokenizers
+
+    backend = tokenizer.backend_tokenizer
     before = _count_pieces(tokenizer, texts)
     steps = [pre_tokenizers.Split(Regex(HAN), "isolated")]
-    if _by_characters(data):
+    if without_spaces:
         steps.insert(0, pre_tokenizers.Split(Regex(SPACES), "removed"))
     if HAN not in _split_patterns(backend):  # not from a tagger already
         kept = [] if backend.pre_tokenizer is None else [backend.pre_tokenizer]
@@ -125,8 +137,8 @@ def fit_tokenizer(tokenizer: "PreTrainedTokenizerBase", data: TaggedData) -> "Pr
     after = _count_pieces(tokenizer, texts)
     if after > before:
         print(
-            f"Chinese is taken by single characters, as tags are: {after / before:.2f} times as many tokens as the "
-            "tokenizer of the model makes"
+            f"Chinese is taken by single characters: {after / before:.2f} times as many tokens as the tokenizer of "
+            "the model makes"
         )
     return tokenizer
 
