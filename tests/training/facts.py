@@ -7,6 +7,7 @@ from pathlib import Path
 
 NAMES = [f"{family}{given}" for family in "王李张刘陈" for given in ("伟", "芳", "小明", "秀英", "建国", "文")]
 PLACES = ["北京", "上海", "广州", "杭州", "哈尔滨", "呼和浩特"]
+FIRMS = ["医院", "学校", "大学食堂", "出租车公司", "市图书馆"]
 JOBS = ["医生", "教师", "厨师", "司机", "程序员", "图书管理员"]
 
 
@@ -20,7 +21,7 @@ def make_rows(count: int, seed: int = 0, impossible: int = 0) -> list[dict]:
     rows = []
     for index in range(count):
         name, home = rng.choice(NAMES), rng.choice(PLACES)
-        facts = [f"是一名{rng.choice(JOBS)}", f"工作的地方是{rng.choice(PLACES)}"]
+        facts = [f"是一名{rng.choice(JOBS)}", f"工作的地方是{rng.choice(FIRMS)}"]
         is_impossible = impossible and index % impossible == 0
         if not is_impossible:
             facts.append(f"出生于{home}")
