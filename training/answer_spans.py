@@ -209,10 +209,7 @@ def training_windows(
         chunk = questions[begin : begin + CHUNK_SIZE]
         windows = make_windows(tokenizer, chunk, max_length)
         cut += len(windows.cut)
-        found = [
-            chunk[owner].span and covering_tokens(offsets, *trimmed(chunk[owner].context, *chunk[owner].span))
-            for owner, offsets in zip(windows.question, windows.offsets, strict=True)
-        ]
+        found = _answer_tokens(chunk, windows)
         for owner, offsets, tokens in zip(windows.question, windows.offsets, found, strict=True):
             if tokens:
                 first, last = tokens
@@ -220,26 +217,36 @@ def training_windows(
                 lengths[begin + owner] = last - first + 1
         for index, owner in enumerate(windows.question):
             if chunk[owner].is_impossible or begin + owner in spelled:
-                nowhere = windows.inputs["input_ids"][index].index(tokenizer.cls_token_id)
-                first, last = found[index] or (nowhere, nowhere)
                 empty += not found[index]
-                row = {name: values[index] for name, values in windows.inputs.items()}
-                for name, value in {**row, "start_positions": first, "end_positions": last}.items():
-                    columns.setdefault(name, []).append(value)
+                _add_row(columns, windows, index, found[index], tokenizer.cls_token_id)
     if not spelled:
         raise UserError(f"no window of {max_length} tokens holds an answer whole; give a larger --max_length")
-    answerable = sum(question.span is not None for question in questions)
-    coverage = Coverage(
+    return columns, Coverage(
         answers=len(spelled),
         inexact=sum(trimmed(questions[i].context, *questions[i].span) != place for i, place in spelled.items()),
         ceiling=_ceiling(questions, spelled),
         answer_length=sorted(lengths.values())[math.ceil(USUAL_ANSWERS * len(lengths)) - 1],
         windows=len(columns["input_ids"]),
         empty=empty,
-        too_long=answerable - len(spelled),
+        too_long=sum(question.span is not None for question in questions) - len(spelled),
         cut=cut,
     )
-    return columns, coverage
+
+
+def _answer_tokens(questions: Sequence[Question], windows: Windows) -> list[tuple[int, int] | None]:
+    """For each window the first and the last token of the answer; `None` where the window lacks some of it."""
+    return [
+        questions[owner].span and covering_tokens(offsets, *trimmed(questions[owner].context, *questions[owner].span))
+        for owner, offsets in zip(windows.question, windows.offsets, strict=True)
+    ]
+
+
+def _add_row(columns: dict[str, list], windows: Windows, index: int, tokens: tuple[int, int] | None, cls_id: int):
+    nowhere = windows.inputs["input_ids"][index].index(cls_id)
+    first, last = tokens or (nowhere, nowhere)
+    row = {name: values[index] for name, values in windows.inputs.items()}
+    for name, value in {**row, "start_positions": first, "end_positions": last}.items():
+        columns.setdefault(name, []).append(value)
 
 
 def _ceiling(questions: Sequence[Question], spelled: dict[int, tuple[int, int]]) -> dict[str, float]:

@@ -90,7 +90,9 @@ class FinetuneArguments:
     task: Literal["sequence-classification", "token-classification", "question-answering"] = option(
         "what to learn", "sequence-classification"
     )
-    train_file: str = option("labelled text: .csv, .tsv, .json(l) or .parquet")
+    train_file: str = option(
+        "labelled text: .csv, .tsv, .json(l) or .parquet; for question-answering SQuAD's .json as well"
+    )
     validation_file: str | None = option("labelled text to score on (default: a tenth of the training rows)", None)
     text_column: str = option("column of the text; for token-classification of the tokens", "text")
     text_pair_column: str | None = option("column of a second text", None)
@@ -103,7 +105,8 @@ class FinetuneArguments:
     )
     encoding: str | None = option("encoding of the files (default: recognised)", None)
     max_length: int = option(
-        "longest text in tokens; longer ones are cut, for token-classification read in pieces", 128
+        "longest text in tokens; longer ones are cut, for token-classification and question-answering read in pieces",
+        128,
     )
     epochs: float = option("passes over the training rows", 4.0)
     batch_size: int = option("texts in an optimizer step", 32)

@@ -1,4 +1,12 @@
-"""The task question-answering: the piece of a text that answers a question on it, or that there is none."""
+"""The task question-answering: the piece of a text that answers a question on it, or that there is none.
+
+A row of a .jsonl, as on the Hub; SQuAD's nested JSON (1.1, 2.0, CMRC 2018) holds the same:
+
+    {"id": "7", "question": "谁出生于北京？", "context": "王芳出生于北京。",
+     "answers": {"text": ["王芳"], "answer_start": [0]}}
+
+No answer at all means that the context holds none. `predict` needs no `answers`.
+"""
 
 import typing
 from collections.abc import Iterator
@@ -36,7 +44,10 @@ scores = start[:, None] + end[None, :]
 scores[torch.ones_like(scores).tril(-1).bool()] = -torch.inf  # an answer ends after its start
 first, last = divmod(int(scores.argmax()), len(scores))
 print(context[offsets[first][0] : offsets[last][1]])"""
-LONG_TEXTS = '`truncation="only_second"` cuts long contexts; `python -m training predict` takes them in windows'
+LONG_TEXTS = (
+    '`truncation="only_second"` cuts long contexts, and some span is always printed; `python -m training predict` '
+    "takes long contexts in windows, and says where there is no answer"
+)
 
 OVERLAP = "TF-IDF sentence + overlap"
 ROWS = {"model": "this model", "overlap": OVERLAP, "no_answer": "always no answer"}

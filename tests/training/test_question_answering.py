@@ -96,6 +96,18 @@ def test_predictions_slice_their_context_in_the_order_of_the_file(finished, data
     assert none >= 15
 
 
+def test_an_answer_far_behind_in_a_long_context_is_found_where_it_stands(finished, tmp_path):
+    filler = "王芳是一名医生，工作的地方是学校。" * 8
+    context = f"{filler}李明出生于哈尔滨，是一名教师。{filler}"
+    row = {"id": "1", "question": "李明是哪里人？", "context": context}
+    output = tmp_path / "answers.jsonl"
+    assert run("predict", model=finished, input=facts.write_jsonl(tmp_path / "a.jsonl", [row]), output=output) == 0
+    answer = json.loads(output.read_text(encoding="utf-8"))
+    start = context.index("哈尔滨")
+    assert (answer["answer"], answer["start"], answer["end"]) == ("哈尔滨", start, start + 3)
+    assert start > 2 * SETTINGS["max_length"]
+
+
 def test_evaluate_gives_the_scores_of_the_run_and_writes_those_of_another_file(finished, data, tmp_path, capsys):
     output = tmp_path / "scores.json"
     assert run("evaluate", model=finished, test_file=data / "dev.json", output_file=output) == 0
