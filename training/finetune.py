@@ -453,7 +453,7 @@ def main(arguments: FinetuneArguments) -> int:
     module, folder = task_module(arguments.task), json.dumps(arguments.output_dir, ensure_ascii=False)
     if hasattr(module, "USAGE"):
         print(textwrap.indent(module.USAGE.format(model=folder), "    "))
-        return
-    print("    from transformers import pipeline")
-    print(f'    {module.EXAMPLE} = pipeline("{module.PIPELINE}", model={folder}{module.PIPELINE_OPTIONS})')
+    else:
+        print("    from transformers import pipeline")
+        print(f'    {module.EXAMPLE} = pipeline("{module.PIPELINE}", model={folder}{module.PIPELINE_OPTIONS})')
     return validate.check_finished(arguments.output_dir)
