@@ -4,7 +4,7 @@ On 20,000 rows of MSRA's named entities (849,238 characters), one core, F1 of th
 
     passive-aggressive, 15 passes    19 s    88.81
     averaged perceptron, 15 passes   19 s    86.61
-    L-BFGS, c2 0.1, 50 iterations    51 s    68.49
+    L-BFGS, c2 0.1, 150 iterations  127 s    86.03
 """
 
 import ctypes
