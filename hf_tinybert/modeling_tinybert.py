@@ -450,7 +450,7 @@ def _pool(config: TinyBertConfig, hidden_states: torch.Tensor, attention_mask: t
     if config.classifier_pooling == "cls":
         if first is None:
             return hidden_states[:, 0]
-        return hidden_states[torch.arange(len(first), device=first.device), first]
+        return hidden_states[torch.arange(first.shape[0], device=first.device), first]
     if attention_mask is None or first is None:
         return hidden_states.mean(dim=1)
     weights = (attention_mask != 0).to(hidden_states.dtype)[:, :, None]
@@ -668,7 +668,6 @@ class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         if inputs is None:
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
-        num_choices = inputs.shape[1]
         flat_ids, flat_mask, flat_positions, flat_embeds = (
             None if values is None else values.flatten(0, 1)
             for values in (input_ids, attention_mask, position_ids, inputs_embeds)
@@ -681,7 +680,7 @@ class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        logits = self.classifier(_pool(self.config, outputs.last_hidden_state, flat_mask)).view(-1, num_choices)
+        logits = self.classifier(_pool(self.config, outputs.last_hidden_state, flat_mask)).view(inputs.shape[:2])
         loss = None
         if labels is not None:
             loss = _cross_entropy(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))

@@ -17,6 +17,7 @@ VERBS = {
     "evaluate": (arguments.EvaluateArguments, "training.evaluate"),
     "predict": (arguments.PredictArguments, "training.predict"),
     "validate": (arguments.ValidateArguments, "training.validate"),
+    "export": (arguments.ExportArguments, "training.export"),
     "import": (arguments.ImportArguments, "training.import_reference"),
 }
 

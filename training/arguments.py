@@ -143,6 +143,17 @@ class PredictArguments:
 
 
 @dataclass(kw_only=True)
+class ExportArguments:
+    """Write a model as ONNX into its folder, checked against torch."""
+
+    model: str = option("folder of a model; its onnx/ takes the files")
+    format: Literal["onnx"] = option("what to write", "onnx")
+    quantize: Literal["int8"] | None = option("also a smaller, faster and less exact model (default: none)", None)
+    evaluation_file: str | None = option("labelled text to score a fine-tuned model on, before and after", None)
+    encoding: str | None = option("encoding of the evaluation file (default: recognised)", None)
+
+
+@dataclass(kw_only=True)
 class ImportArguments:
     """Turn a hand-written reference model (a .pt state dict) into a Hub folder."""
 

@@ -1,0 +1,421 @@
+"""`python -m training export`: a model folder's ONNX files, for ONNX Runtime, Optimum and Transformers.js."""
+
+import importlib.util
+import itertools
+import logging
+import math
+import os
+import tempfile
+import types
+import typing
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import labelled
+from training.arguments import ExportArguments
+from training.errors import UserError
+from training.evaluate import score, show
+from training.loading import load_tokenizer, loading
+from training.predict import Task, decide, predict_logits, read_json, read_task
+
+
+if typing.TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+# Where Optimum and Transformers.js look.
+ONNX_FOLDER = "onnx"
+MODEL_FILE = "model.onnx"
+QUANTIZED_FILE = "model_quantized.onnx"
+
+NEEDED = ("onnx", "onnxruntime", "onnxscript")
+INPUTS = ("input_ids", "attention_mask")
+OUTPUTS = {
+    "TinyBertModel": ("last_hidden_state",),
+    "TinyBertForMaskedLM": ("logits",),
+    "TinyBertForSequenceClassification": ("logits",),
+    "TinyBertForTokenClassification": ("logits",),
+    "TinyBertForQuestionAnswering": ("start_logits", "end_logits"),
+    "TinyBertForMultipleChoice": ("logits",),
+}
+CHECKED_BATCH_SIZES = (1, 3, 32)
+CHECKED_LENGTHS = (1, 7, 128, 512)
+NUM_CHOICES = 2
+TOLERANCE = 1e-4
+SYNTHETIC_TEXTS = 200
+SYNTHETIC_LENGTH = 32
+
+
+class OnnxModel:
+    """An ONNX file that answers as the torch model it comes from, also for `predict.predict_logits`.
+
+    Args:
+        path: The file.
+        config: Of the torch model.
+    """
+
+    training = False
+
+    def __init__(self, path: str | Path, config):
+        import onnxruntime
+        import torch
+
+        self.config = config
+        self.device = torch.device("cpu")
+        self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self.output_names = [output.name for output in self.session.get_outputs()]
+
+    def eval(self):
+        return self
+
+    def train(self, mode: bool):
+        assert not mode, "an ONNX file does not learn"
+        return self
+
+    def __call__(self, input_ids: "torch.Tensor", attention_mask: "torch.Tensor", **ignored):
+        """The outputs, float32, as attributes of the names that they have in torch."""
+        import torch
+
+        arrays = self.session.run(None, {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()})
+        return types.SimpleNamespace(**dict(zip(self.output_names, map(torch.from_numpy, arrays), strict=True)))
+
+
+def export_onnx(model: "PreTrainedModel", path: str | Path):
+    """Write a model as one ONNX file with batch size and length free, by torch's exporter in its own opset.
+
+    Args:
+        model: A TinyBERT model of any head, on CPU; left as it was.
+        path: File to write. Beyond 2 GB, the weights go into a second file beside it, as ONNX demands.
+    """
+    import torch
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    example = random_batch(model, batch_size=2, sequence_length=min(7, model.config.max_position_embeddings))
+    axes = (
+        ["batch_size", "num_choices", "sequence_length"]
+        if example["input_ids"].ndim == 3
+        else ["batch_size", "sequence_length"]
+    )
+    shapes = {name: dict(enumerate(axes)) for name in INPUTS}
+    implementation, was_training = model.config._attn_implementation, model.training
+    # Exported sdpa gives other numbers than torch's for a text of nothing but padding; eager gives the same.
+    model.set_attn_implementation("eager")
+    model.eval()
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                model,
+                kwargs=example,
+                dynamo=True,
+                input_names=list(INPUTS),
+                output_names=list(OUTPUTS[type(model).__name__]),
+                dynamic_shapes=shapes,
+                verbose=False,
+            )
+            ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine in them
+            program.save(path)
+    finally:
+        model.set_attn_implementation(implementation)
+        model.train(was_training)
+
+
+@contextmanager
+def _quiet():
+    """Without what torch's exporter says of torchvision, of its own deprecations and of axes that share a name."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def quantize_onnx(path: str | Path, quantized_path: str | Path):
+    """Write the int8 form of an ONNX file: weights and embeddings stored, matrices multiplied in 8 bits.
+
+    Activations are measured for each batch as it comes (dynamic quantization), so no calibration text is needed.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared = Path(quantized_path).with_suffix(".prepared")
+    try:
+        quant_pre_process(path, prepared, skip_optimization=True, skip_symbolic_shape=True)
+        quantize_dynamic(
+            prepared,
+            quantized_path,
+            op_types_to_quantize=["MatMul", "Gather"],
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+        )
+    finally:
+        prepared.unlink(missing_ok=True)
+
+
+def random_batch(model: "PreTrainedModel", batch_size: int, sequence_length: int) -> dict[str, "torch.Tensor"]:
+    """Random ids of the whole vocabulary: the first text without padding, the second with it on the right, the third
+    on the left, and so on.
+
+    Returns:
+        `input_ids` and `attention_mask`, `(batch_size, sequence_length)`, with a dimension of choices after the first
+        if the model chooses among texts.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(sequence_length)
+    choices = (NUM_CHOICES,) if type(model).__name__ == "TinyBertForMultipleChoice" else ()
+    shape = (batch_size, *choices, sequence_length)
+    mask = torch.ones(shape, dtype=torch.long)
+    mask[1::3, ..., (sequence_length + 1) // 2 :] = 0
+    mask[2::3, ..., : sequence_length // 2] = 0
+    return {
+        "input_ids": torch.randint(model.config.vocab_size, shape, generator=generator),
+        "attention_mask": mask,
+    }
+
+
+def checked_lengths(model: "PreTrainedModel") -> list[int]:
+    """The lengths to compare at, as far as the model has positions for them."""
+    return sorted({min(length, model.config.max_position_embeddings) for length in CHECKED_LENGTHS})
+
+
+def largest_difference(model: "PreTrainedModel", onnx_model: OnnxModel) -> float:
+    """The largest difference of any output from torch's, over batches of many shapes with padding in them.
+
+    torch answers a text at a time and with the attention that it loads with, so that the figure also covers what
+    batching and another attention change.
+
+    Returns:
+        The difference; NaN if there is a NaN on either side, or in the answer to a text of nothing but padding.
+    """
+    import torch
+
+    lengths = checked_lengths(model)
+    differences = []
+    for batch_size, length in itertools.product(CHECKED_BATCH_SIZES, lengths):
+        batch = random_batch(model, batch_size, length)
+        answer = onnx_model(**batch)
+        for row in range(batch_size):
+            with torch.inference_mode():
+                expected = model(**{name: values[row : row + 1] for name, values in batch.items()})
+            differences += [
+                float((getattr(answer, name)[row] - expected[name][0]).abs().max()) for name in onnx_model.output_names
+            ]
+    padding = random_batch(model, 3, lengths[-1])
+    padding["attention_mask"][0] = 0
+    answer = onnx_model(**padding)
+    finite = all(bool(getattr(answer, name).isfinite().all()) for name in onnx_model.output_names)
+    return math.nan if not finite or any(map(math.isnan, differences)) else max(differences)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How an int8 model's answers compare with torch's.
+
+    Args:
+        same, total: Number of labels that agree, of all; none where the outputs hold no labels.
+        difference, reach: The largest difference of a number, and the largest number.
+    """
+
+    same: int
+    total: int
+    difference: float
+    reach: float
+
+
+def compare_answers(model: "PreTrainedModel", onnx_model: OnnxModel) -> Agreement:
+    """Compare on single texts of random ids."""
+    import torch
+
+    length = min(SYNTHETIC_LENGTH, model.config.max_position_embeddings)
+    texts = random_batch(model, SYNTHETIC_TEXTS, length)
+    texts["attention_mask"].fill_(1)
+    same = total = 0
+    difference = reach = 0.0
+    for row in range(SYNTHETIC_TEXTS):
+        batch = {name: values[row : row + 1] for name, values in texts.items()}
+        answer = onnx_model(**batch)
+        with torch.inference_mode():
+            expected = model(**batch)
+        for name in onnx_model.output_names:
+            theirs, ours = expected[name].numpy(), getattr(answer, name).numpy()
+            difference = max(difference, float(abs(theirs - ours).max()))
+            reach = max(reach, float(abs(theirs).max()))
+            problem_type = _problem_type(model)
+            if problem_type is not None:
+                agree = decide(theirs, problem_type) == decide(ours, problem_type)
+                same, total = same + int(agree.sum()), total + agree.size
+    return Agreement(same, total, difference, reach)
+
+
+def _problem_type(model: "PreTrainedModel") -> str | None:
+    """How labels are read from the model's outputs; `None` where they hold none."""
+    kind = type(model).__name__
+    if kind == "TinyBertModel":
+        return None
+    if kind != "TinyBertForSequenceClassification":
+        return labelled.SINGLE_LABEL
+    if model.config.problem_type == labelled.REGRESSION or model.config.num_labels == 1:
+        return None
+    return model.config.problem_type or labelled.SINGLE_LABEL
+
+
+def check_installed():
+    """Raise a `UserError` unless the libraries of the `onnx` extra are there."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"export needs {', '.join(missing)}; pip install 'hf-tinybert[onnx]'")
+
+
+def read_architecture(folder: Path) -> str:
+    """The class of the model in a folder.
+
+    Raises:
+        UserError: If it holds no TinyBERT model.
+    """
+    advice = "name a folder made by `python -m training pretrain` or `finetune`"
+    if not (folder / "config.json").is_file():
+        what = "holds no model (no config.json)" if folder.is_dir() else "is no folder"
+        raise UserError(f"--model {folder} {what}; {advice}")
+    config = read_json(folder / "config.json")
+    if config.get("model_type") != "tinybert":
+        raise UserError(f"--model {folder} is of the type {config.get('model_type')}, not tinybert; {advice}")
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or len(architectures) != 1 or architectures[0] not in OUTPUTS:
+        raise UserError(
+            f"{folder / 'config.json'} names {architectures} under architectures, but must name one of "
+            f"{', '.join(OUTPUTS)}"
+        )
+    return architectures[0]
+
+
+def load_model(folder: Path, architecture: str) -> "PreTrainedModel":
+    """The model of a folder, on CPU in float32, ready to answer.
+
+    Raises:
+        UserError: If it does not load, or lacks weights.
+    """
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    import hf_tinybert
+
+    transformers_logging.disable_progress_bar()
+    with loading(str(folder)):
+        model, info = getattr(hf_tinybert, architecture).from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True
+        )
+    if info["missing_keys"]:
+        raise UserError(
+            f"--model {folder} lacks {len(info['missing_keys'])} weights of {architecture}, for example "
+            f"{min(info['missing_keys'])}; save the model again"
+        )
+    return model.eval()
+
+
+def main(arguments: ExportArguments):
+    """Carry out the verb: export, check against torch, quantize, compare; then put the files in their place.
+
+    Raises:
+        UserError: If something is missing or damaged, or the exported model answers otherwise than torch.
+    """
+    check_installed()
+    folder = Path(arguments.model)
+    architecture = read_architecture(folder)
+    task, rows = _read_evaluation(arguments, architecture)
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--model {folder}: cannot write there; copy it to a folder of your own")
+    model = load_model(folder, architecture)
+    # Inside the model's folder, so that a rename can take the files to their place.
+    with tempfile.TemporaryDirectory(prefix=f".{ONNX_FOLDER}.", dir=folder) as staging:
+        path = Path(staging) / MODEL_FILE
+        export_onnx(model, path)
+        exported = {MODEL_FILE: OnnxModel(path, model.config)}
+        _check(model, exported[MODEL_FILE])
+        if arguments.quantize is not None:
+            quantized_path = path.with_name(QUANTIZED_FILE)
+            quantize_onnx(path, quantized_path)
+            exported[QUANTIZED_FILE] = OnnxModel(quantized_path, model.config)
+            _tell_agreement(compare_answers(model, exported[QUANTIZED_FILE]), told_more=rows is not None)
+        if task is not None and rows is not None:
+            _tell_scores({"torch": model, **exported}, folder, task, rows)
+        _publish(Path(staging), folder / ONNX_FOLDER)
+
+
+def _read_evaluation(
+    arguments: ExportArguments, architecture: str
+) -> tuple[Task, labelled.LabelledData] | tuple[None, None]:
+    """The task of the model and the rows of the evaluation file, if one was given."""
+    if arguments.evaluation_file is None:
+        if arguments.encoding is not None:
+            raise UserError("--encoding is that of an --evaluation_file, but none is given")
+        return None, None
+    if architecture != "TinyBertForSequenceClassification":
+        raise UserError(
+            f"--evaluation_file scores classifiers of texts, but --model {arguments.model} holds {architecture}"
+        )
+    task = read_task(arguments.model)
+    columns = task.text_column, task.text_pair_column, task.label_column
+    return task, labelled.load_labelled(
+        arguments.evaluation_file, *columns, task.problem_type, arguments.encoding, task.label_names
+    )
+
+
+def _check(model: "PreTrainedModel", onnx_model: OnnxModel):
+    """Tell how far the exported model is from torch's; raise a `UserError` if too far."""
+    difference = largest_difference(model, onnx_model)
+    shapes = f"batch {'/'.join(map(str, CHECKED_BATCH_SIZES))} x length {'/'.join(map(str, checked_lengths(model)))}"
+    if not difference <= TOLERANCE:  # NaN is none either
+        raise UserError(
+            f"the ONNX model of --model {model.name_or_path} differs from torch by {difference:.2g} ({shapes}), which "
+            f"is more than {TOLERANCE:g}; nothing was written; look for NaN and for huge numbers in its weights"
+        )
+    print(f"largest difference from torch: {difference:.1e} ({shapes}, with padding on either side)", flush=True)
+
+
+def _tell_agreement(agreement: Agreement, told_more: bool):
+    figures = f"largest difference from torch {agreement.difference:.2g}, where numbers reach {agreement.reach:.2g}"
+    if agreement.total:
+        figures = (
+            f"{agreement.same / agreement.total:.1%} of {agreement.total:,} labels as torch gives them; {figures}"
+        )
+    print(f"int8 on {SYNTHETIC_TEXTS} texts of random ids: {figures}")
+    if not told_more:
+        print("random ids are poor evidence: they resemble no text; --evaluation_file compares on labelled text")
+
+
+def _tell_scores(models: dict, folder: Path, task: Task, rows: labelled.LabelledData):
+    """Print the scores of each model, and how often its labels are torch's."""
+    import numpy as np
+
+    tokenizer, labels = load_tokenizer(str(folder)), np.array(rows.labels)
+    expected = None
+    print(f"scores on {rows.source}: {len(labels):,} rows")
+    for name, model in models.items():
+        # A text at a time, as a service answers; in int8, what else is in a batch changes the answer.
+        logits, _ = predict_logits(model, tokenizer, rows.texts, rows.pairs, task.max_length, batch_size=1)
+        expected = logits if expected is None else expected
+        scores = score(decide(logits, task.problem_type), labels, task.problem_type)
+        line = "  ".join(f"{metric} {show(metric, value)}" for metric, value in scores.items())
+        if task.problem_type != labelled.REGRESSION:
+            same = decide(logits, task.problem_type) == decide(expected, task.problem_type)
+            line += f"  labels as torch {same.mean():.2%}"
+        print(f"  {name:<{len(QUANTIZED_FILE)}}  {line}")
+
+
+def _publish(staging: Path, target: Path):
+    """Move the files of a folder into another, replacing those of their names, and tell."""
+    target.mkdir(exist_ok=True)
+    new = sorted(path.name for path in staging.iterdir())
+    for name in reversed(new):  # weights that lie in a file of their own before the model that names it
+        replaced = ", in place of an earlier one" if (target / name).exists() else ""
+        os.replace(staging / name, target / name)
+        print(f"{target / name}: {(target / name).stat().st_size / 1e6:,.1f} MB{replaced}")
+    if QUANTIZED_FILE not in new and (target / QUANTIZED_FILE).exists():
+        print(f"{target / QUANTIZED_FILE} is that of an earlier export and stays; --quantize int8 makes it anew")
