@@ -18,6 +18,7 @@ VERBS = {
     "predict": (arguments.PredictArguments, "training.predict"),
     "validate": (arguments.ValidateArguments, "training.validate"),
     "export": (arguments.ExportArguments, "training.export"),
+    "publish": (arguments.PublishArguments, "training.publish"),
     "import": (arguments.ImportArguments, "training.import_reference"),
 }
 

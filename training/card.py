@@ -10,6 +10,8 @@ from training.tasks import TRUNCATE, task_module
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
 CARD_FILE = "README.md"
+MODEL_ID = "OWNER/NAME"  # until `publish` knows it
+TAGS = ["tinybert", "custom_code"]
 
 
 def write_card(folder: Path):
@@ -45,13 +47,13 @@ def _make_card(folder: Path, results: dict) -> ModelCard:
     task = None if results["task"] == "masked-lm" else task_module(results["task"])
     pipeline_tag = task.PIPELINE if task else "fill-mask"
     return ModelCard.from_template(
-        ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=["tinybert", "custom_code"]),
+        ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=TAGS),
         template_str=TEMPLATE.read_text(encoding="utf-8"),
         name=f"TinyBERT for {pipeline_tag}",
-        model_id="OWNER/NAME",
+        model_id=MODEL_ID,
         pipeline_tag=pipeline_tag,
         pipeline_options=getattr(task, "PIPELINE_OPTIONS", ""),
-        usage=task.USAGE.format(model='"OWNER/NAME", trust_remote_code=True') if hasattr(task, "USAGE") else None,
+        usage=task.USAGE.format(model=f'"{MODEL_ID}", trust_remote_code=True') if hasattr(task, "USAGE") else None,
         long_texts=task.LONG_TEXTS if task else TRUNCATE,
         parameters=f"{_parameters(folder):,}",
         results_table=_results_table(results),

@@ -219,9 +219,9 @@ def mask_tokens(input_ids, tokenizer, share: float):
 
 
 def _trainer_class(share: float):
-    from transformers import Trainer
+    from training.trainer import PublicTrainer
 
-    class MaskingTrainer(Trainer):
+    class MaskingTrainer(PublicTrainer):
         """Hides tokens at the step, not while batches are drawn: a resumed run then draws the same ones."""
 
         def compute_loss(self, model, inputs, *args, **kwargs):

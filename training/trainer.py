@@ -3,12 +3,15 @@
 import math
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from transformers import Trainer, TrainerCallback
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
 
 from training.clock import as_text, elapsed, say
 from training.errors import UserError
@@ -22,7 +25,36 @@ PLATEAU_SHARE = 0.25  # of the budget, after which a loss on the plateau is wort
 PLATEAU_MARGIN = 0.2  # nats below the unigram entropy that a model must reach before it has learnt to use context
 
 
-class PretrainingTrainer(Trainer):
+class PublicTrainer(Trainer):
+    """Trainer that uploads the model and its tokenizer, never what it keeps for itself.
+
+    Trainer pushes its whole output folder: here that is the training folder, with paths of this machine in it. And it
+    saves a `training_args.bin`, a pickle that nothing reads again, with the access token in clear if it was given one.
+    """
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None):
+        super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            Path(output_dir or self.args.output_dir, TRAINING_ARGS_NAME).unlink(missing_ok=True)
+
+    def push_to_hub(self, *args, **kwargs):
+        """As `Trainer.push_to_hub`, out of a folder that holds nothing else; returns when the upload is done."""
+        if self.hub_model_id is None:  # named after the output folder, if the arguments name no repository
+            self.init_hf_repo(token=kwargs.get("token"), private=kwargs.get("private"))
+        kept = self.args.output_dir
+        with tempfile.TemporaryDirectory() as folder:
+            self.args.output_dir = folder
+            try:
+                return super().push_to_hub(*args, **{"model_name": self.hub_model_id, **kwargs, "blocking": True})
+            finally:
+                self.args.output_dir = kept
+
+    def _push_from_checkpoint(self, checkpoint_folder: str):
+        if self.args.hub_strategy != HubStrategy.END:
+            self.push_to_hub(commit_message=f"Training in progress, step {self.state.global_step}")
+
+
+class PretrainingTrainer(PublicTrainer):
     """Trainer whose learning rate follows a `Plan` rather than a number of steps fixed at the start."""
 
     def __init__(self, *args, plan: Plan, warmup_share: float, **kwargs):

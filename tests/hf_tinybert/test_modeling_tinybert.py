@@ -1054,6 +1054,60 @@ def test_shipped_files_import_only_what_a_stranger_has(file):
     assert set(siblings) <= {"configuration_tinybert"}
 
 
+# What reaches files, processes or the network, or runs text as code; torch.load unpickles. `os` is a module of these.
+OUTSIDE_MODULES = {
+    *("asyncio", "builtins", "ctypes", "ftplib", "glob", "http", "hub", "importlib", "io", "multiprocessing", "os"),
+    *("pathlib", "pickle", "requests", "runpy", "shutil", "smtplib", "socket", "ssl", "subprocess", "sys", "tempfile"),
+    "urllib",
+}
+OUTSIDE_NAMES = {"open", "eval", "exec", "compile", "__import__", "globals", "input", "breakpoint"}
+OUTSIDE_ATTRIBUTES = {
+    *("open", "load", "save", "hub", "load_state_dict_from_url", "read_text", "write_text", "read_bytes"),
+    *("write_bytes", "system", "popen", "urlopen", "cached_file", "hf_hub_download", "push_to_hub", "from_pretrained"),
+    *("__globals__", "os", "sys"),
+}
+
+
+def reaches_outside(source: str) -> list[str]:
+    """What in a source could touch a file or the network, or run text as code."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        found += [module for module in modules if OUTSIDE_MODULES & set(module.split("."))]
+        if isinstance(node, ast.Name) and node.id in OUTSIDE_NAMES | OUTSIDE_MODULES:
+            found.append(node.id)
+        if isinstance(node, ast.Attribute) and node.attr in OUTSIDE_ATTRIBUTES:
+            found.append(node.attr)
+    return found
+
+
+@pytest.mark.parametrize("file", ["configuration_tinybert.py", "modeling_tinybert.py"])
+def test_shipped_files_touch_no_file_and_no_network(file):
+    assert reaches_outside(package_files()[file].decode()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os",
+        "import urllib.request as request",
+        "from pathlib import Path",
+        "from torch import hub",
+        "open('x')",
+        "def f():\n    exec('1')",
+        "import torch\ntorch.load('x')",
+        "import torch\ntorch.serialization.os.system('x')",
+        "__import__('socket')",
+    ],
+)
+def test_code_that_reaches_outside_is_seen(source):
+    assert reaches_outside(source)
+
+
 def test_forward_signatures_name_the_columns_that_trainer_keeps():
     for model_class in ALL_CLASSES:
         names = list(inspect.signature(model_class.forward).parameters)
