@@ -348,7 +348,8 @@ class _Routes:
     def preupload(self, repo_id: str, revision: str, *, body, query) -> Answer:
         existing = self.revision(repo_id, revision).files
         asked = json.loads(body)
-        ignored = asked.get("gitIgnore", existing[".gitignore"].content.decode() if ".gitignore" in existing else "")
+        kept = existing[".gitignore"].content.decode() if ".gitignore" in existing else ""
+        ignored = asked.get("gitIgnore") or kept
         patterns = [line.removeprefix("*") for line in ignored.splitlines() if line]
         return as_json(
             {

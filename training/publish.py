@@ -83,7 +83,7 @@ def list_folder(folder: Path) -> tuple[list[str], list[str]]:
         The paths to publish, "/" between their parts, and the lines: a folder that holds nothing to publish is one.
     """
     paths, left_out = [], []
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=_refuse):
         inside = Path(root).relative_to(folder).as_posix()
         for name in sorted(folders):
             if inside != "." or name != "onnx" or (Path(root) / name).is_symlink():
@@ -97,6 +97,10 @@ def list_folder(folder: Path) -> tuple[list[str], list[str]]:
                 why = "never published" if re.fullmatch(NEVER, path) else "no part of a model"
                 left_out.append(f"{path!a} ({why})" if not path.isprintable() else f"{path} ({why})")
     return sorted(paths), sorted(left_out)
+
+
+def _refuse(error: OSError):
+    raise UserError(f"{error.filename}: {error.strerror}; nothing is published") from error
 
 
 def _join(inside: str, name: str) -> str:
@@ -142,7 +146,7 @@ def collect(folder: Path, paths: list[str], repo_id: str) -> Files:
                 files[path] = _from_disk(folder / path)
         content = published_card(folder, repo_id).encode("utf-8")
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}; nothing is published") from error
+        _refuse(error)
     git_sha1 = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     files[CARD_FILE] = PublishedFile(content, len(content), hashlib.sha256(content).hexdigest(), git_sha1)
     return dict(sorted(files.items()))

@@ -41,11 +41,11 @@ class PublicTrainer(Trainer):
         """As `Trainer.push_to_hub`, out of a folder that holds nothing else; returns when the upload is done."""
         if self.hub_model_id is None:  # named after the output folder, if the arguments name no repository
             self.init_hf_repo(token=kwargs.get("token"), private=kwargs.get("private"))
-        kept = self.args.output_dir
+        kept, name = self.args.output_dir, (self.hub_model_id or "").rpartition("/")[2]
         with tempfile.TemporaryDirectory() as folder:
             self.args.output_dir = folder
             try:
-                return super().push_to_hub(*args, **{"model_name": self.hub_model_id, **kwargs, "blocking": True})
+                return super().push_to_hub(*args, **{"model_name": name, **kwargs, "blocking": True})
             finally:
                 self.args.output_dir = kept
 

@@ -68,7 +68,7 @@ def upload(api: HfApi, arguments: PublishArguments, files: Files) -> str:
         revision=arguments.revision,
         create_pr=arguments.create_pr,
         free_memory=False,
-        gitignore_content="",
+        gitignore_content="# everything that is listed goes up",
     )
     removed = [CommitOperationDelete(path, is_folder=False) for path in sorted(held.keys() - files.keys())]
     return f"published in one commit: {_commit(api, arguments, files, [*operations, *removed], base)}"

@@ -571,6 +571,13 @@ def test_refused_commit_is_plain_words_and_not_tried_again(hub, publish, folder,
     assert hub.requests["commit"] == 1 and hub.repos[REPO].contents() == {}
 
 
+def test_card_that_the_hub_refuses_is_one_line(hub, publish, folder):
+    hub.fail("validate_yaml", 400)
+
+    assert "the Hub refuses (400)" in publish(folder).error
+    assert hub.repos[REPO].contents() == {}
+
+
 # The library's own ways
 
 
@@ -614,6 +621,26 @@ def test_push_to_hub_of_our_trainers_uploads_no_training_state(hub, finished, tm
     assert there.keys() == model_files
     assert not any(text in content for content in there.values() for text in (TOKEN.encode(), str(tmp_path).encode()))
     assert trainer.args.output_dir == str(output) and set(on_disk(output)) == {"arguments.json"}
+    assert "\n# tiny\n" in there["README.md"].decode()
+
+
+def test_checkpoints_pushed_while_training_hold_no_training_state(hub, finished, tmp_path, tiny_tokenizer):
+    arguments = TrainingArguments(
+        str(tmp_path / "out"),
+        **{"push_to_hub": True, "hub_model_id": REPO, "hub_token": TOKEN, "save_strategy": "steps", "save_steps": 1},
+        **{"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True},
+    )
+    row = {**tiny_tokenizer("我爱你"), "labels": [5, 6, 7, 8, 9]}
+    model = TinyBertForMaskedLM.from_pretrained(finished)
+    trainer = PublicTrainer(model, arguments, train_dataset=[row] * 2, processing_class=tiny_tokenizer)
+
+    trainer.train()
+
+    repo = hub.repos[REPO]
+    titles = [commit.title for commit in repo.commits.values()]
+    assert "Training in progress, step 1" in titles
+    assert not any(name.endswith((".bin", ".pt", ".pth")) for commit in repo.commits.values() for name in commit.files)
+    assert list((tmp_path / "out").glob("checkpoint-*")) and not list((tmp_path / "out").rglob("training_args.bin"))
 
 
 # What a stranger does: all of it in processes of their own
@@ -636,15 +663,19 @@ try:
 except ValueError as error:
     print("trust_remote_code" in str(error))
 """
-LOAD_WITH_PACKAGE = """
-import sys
+PUBLISH_AND_LOAD_WITH_PACKAGE = """
+import sys, types
 
 import hf_tinybert
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
+from training.__main__ import main
 
-repo, revision = sys.argv[1:]
-model = AutoModelForMaskedLM.from_pretrained(repo, revision=revision)
+repo, folder = sys.argv[1:]
+sys.modules["training.validate"] = types.SimpleNamespace(check_folder=lambda folder: [])
+sys.modules["training.scan"] = types.SimpleNamespace(find_private=lambda folder: [])
+assert main(["publish", "--model", folder, "--repo_id", repo]) == 0
+model = AutoModelForMaskedLM.from_pretrained(repo)
 assert type(model) is hf_tinybert.TinyBertForMaskedLM
 with torch.no_grad():
     print(model(**AutoTokenizer.from_pretrained(repo)("我爱你", return_tensors="pt")).logits.double().sum().item())
@@ -654,6 +685,7 @@ with torch.no_grad():
 def run_clean(hub: HubServer, home: Path, arguments: list[str]) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment |= {"HF_TOKEN": TOKEN, "PYTHONIOENCODING": "utf-8"}
     result = subprocess.run(
         [sys.executable, *arguments], env=environment, cwd=home, capture_output=True, text=True, encoding="utf-8"
     )
@@ -662,6 +694,7 @@ def run_clean(hub: HubServer, home: Path, arguments: list[str]) -> str:
 
 
 def test_published_model_loads_from_the_hub_with_and_without_the_package(hub, publish, folder, tmp_path):
+    """One load by a commit, with the code of the repository; one of what HF_ENDPOINT and HF_TOKEN alone published."""
     publish(folder)
     revision = hub.repos[REPO].head.oid
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -670,4 +703,6 @@ def test_published_model_loads_from_the_hub_with_and_without_the_package(hub, pu
     expected = str(logits.double().sum().item())
 
     assert run_clean(hub, tmp_path, ["-c", LOAD_WITH_REMOTE_CODE, REPO, revision]).split() == [expected, "True"]
-    assert run_clean(hub, tmp_path, ["-c", LOAD_WITH_PACKAGE, REPO, revision]).split() == [expected]
+    said = run_clean(hub, tmp_path, ["-c", PUBLISH_AND_LOAD_WITH_PACKAGE, "owner/again", str(folder)])
+    assert said.split()[-1] == expected
+    assert hub.repos["owner/again"].contents().keys() == EXPECTED
