@@ -11,7 +11,6 @@ from training.tasks import TRUNCATE, task_module
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
 CARD_FILE = "README.md"
 MODEL_ID = "OWNER/NAME"  # until `publish` knows it
-TAGS = ["tinybert", "custom_code"]
 
 
 def write_card(folder: Path):
@@ -47,7 +46,7 @@ def _make_card(folder: Path, results: dict) -> ModelCard:
     task = None if results["task"] == "masked-lm" else task_module(results["task"])
     pipeline_tag = task.PIPELINE if task else "fill-mask"
     return ModelCard.from_template(
-        ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=TAGS),
+        ModelCardData(library_name="transformers", pipeline_tag=pipeline_tag, tags=["tinybert", "custom_code"]),
         template_str=TEMPLATE.read_text(encoding="utf-8"),
         name=f"TinyBERT for {pipeline_tag}",
         model_id=MODEL_ID,

@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import os
 import re
 from pathlib import Path
 
@@ -15,24 +14,15 @@ import hf_tinybert
 from training.arguments import PublishArguments
 from training.card import CARD_FILE
 from training.errors import UserError
+from training.folder_checks import CODE, OPTIONAL, REQUIRED
 from training.hub import log_in, plain_words
 from training.predict import read_json
-from training.published_card import CODE_FILES, published_card
+from training.published_card import published_card
 from training.upload import CONFIG_FILE, Files, PublishedFile, upload
 
 
-# Whatever a run, an evaluation or an export leaves in a finished folder. Nothing else is ever uploaded.
-ALLOWED = [
-    re.escape(CONFIG_FILE),
-    r"model\.safetensors|model-\d{5}-of-\d{5}\.safetensors|model\.safetensors\.index\.json",
-    r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(txt|json)|merges\.txt",
-    *map(re.escape, CODE_FILES),
-    r"README\.md|LICENSE(\.txt|\.md)?",
-    r"eval_results\.json|task\.json|[\w-]+\.png",
-    r"onnx/[\w.-]+\.(onnx|onnx_data|json|txt)",
-]
-# Pickles run code when they are opened; training state holds paths, and training_args.bin may hold the token.
-NEVER = r"(.*/)?(.*\.(bin|pt|pth|pkl|pickle|ckpt|npz|npy)|trainer_state\.json|checkpoint-\d+/.*|\.env|token)"
+# A download leaves them in a folder; the Hub makes its own.
+NOT_OURS = re.compile(r"\.gitattributes|\.cache/.*")
 
 
 def main(arguments: PublishArguments):
@@ -44,9 +34,8 @@ def main(arguments: PublishArguments):
     folder = Path(arguments.model)
     _check(arguments)
     api = None if arguments.dry_run else log_in()
+    _check_fit(folder)
     paths, left_out = list_folder(folder)
-    _check_code(folder)
-    _check_fit(folder, paths)
     files = collect(folder, paths, arguments.repo_id)
     _show(files, left_out)
     if api is None:
@@ -76,61 +65,27 @@ def _check(arguments: PublishArguments):
         raise UserError(f"--model {arguments.model} is of the type {model_type}, not tinybert; {advice}")
 
 
-def list_folder(folder: Path) -> tuple[list[str], list[str]]:
-    """What of a folder is published, and a line for each thing that is not.
-
-    Returns:
-        The paths to publish, "/" between their parts, and the lines: a folder that holds nothing to publish is one.
-    """
-    paths, left_out = [], []
-    for root, folders, names in os.walk(folder, onerror=_refuse):
-        inside = Path(root).relative_to(folder).as_posix()
-        for name in sorted(folders):
-            if inside != "." or name != "onnx" or (Path(root) / name).is_symlink():
-                folders.remove(name)
-                left_out.append(f"{_join(inside, name)}/ (no part of a model)")
-        for name in names:
-            path = _join(inside, name)
-            if any(re.fullmatch(pattern, path) for pattern in ALLOWED) and (folder / path).is_file():
-                paths.append(path)
-            else:
-                why = "never published" if re.fullmatch(NEVER, path) else "no part of a model"
-                left_out.append(f"{path!a} ({why})" if not path.isprintable() else f"{path} ({why})")
-    return sorted(paths), sorted(left_out)
-
-
-def _refuse(error: OSError):
-    raise UserError(f"{error.filename}: {error.strerror}; nothing is published") from error
-
-
-def _join(inside: str, name: str) -> str:
-    return name if inside == "." else f"{inside}/{name}"
-
-
-def _check_code(folder: Path):
-    """Raise a `UserError` unless the code files are those of the package."""
-    for name in CODE_FILES:
-        package_file = Path(hf_tinybert.__file__).with_name(name)
-        if not (folder / name).is_file():
-            raise UserError(f"{folder} has no {name}; save the model anew, with hf_tinybert imported")
-        if (folder / name).read_bytes() != package_file.read_bytes():
-            raise UserError(
-                f"{folder / name} is not that of hf-tinybert {hf_tinybert.__version__}: what was tested is not what "
-                "would be published; save the model anew, or copy the file of the package"
-            )
-
-
-def _check_fit(folder: Path, paths: list[str]):
-    """Raise a `UserError` unless `validate` passes the folder and none of `paths` says anything private."""
-    from training.scan import find_private
+def _check_fit(folder: Path):
+    """Raise a `UserError` unless the folder passes `validate`: it loads, runs the package's code, tells nothing."""
     from training.validate import check_folder
 
     failed = [f"{check.name}: {check.detail}" for check in check_folder(folder) if check.passed is False]
     if failed:
-        raise UserError(f"--model {folder} does not pass `validate`: {'; '.join(failed)}")
-    private = [str(finding) for finding in find_private(folder)]
-    if private:
-        raise UserError(f"--model {folder} holds what is nobody else's business: {'; '.join(private)}")
+        raise UserError(
+            f"--model {folder} is not fit to be published: {'; '.join(failed)}. Mend it; "
+            f"`python -m training validate --model {folder}` shows every check"
+        )
+
+
+def list_folder(folder: Path) -> tuple[list[str], list[str]]:
+    """What of a folder is published, and what is not, "/" between the parts of a path.
+
+    A folder that passes `validate` holds hardly anything else. Still, only what is known by name is ever uploaded.
+    """
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    known = {path for path in found if path in (*REQUIRED, *CODE) or OPTIONAL.fullmatch(path)}
+    published = {path for path in known if not NOT_OURS.fullmatch(path)}
+    return sorted(published), [path for path in found if path not in published]
 
 
 def collect(folder: Path, paths: list[str], repo_id: str) -> Files:
@@ -146,7 +101,7 @@ def collect(folder: Path, paths: list[str], repo_id: str) -> Files:
                 files[path] = _from_disk(folder / path)
         content = published_card(folder, repo_id).encode("utf-8")
     except OSError as error:
-        _refuse(error)
+        raise UserError(f"{error.filename}: {error.strerror}; nothing is published") from error
     git_sha1 = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     files[CARD_FILE] = PublishedFile(content, len(content), hashlib.sha256(content).hexdigest(), git_sha1)
     return dict(sorted(files.items()))
@@ -166,5 +121,5 @@ def _show(files: Files, left_out: list[str]):
     for path, file in files.items():
         print(f"{file.sha256}  {file.size:>13,}  {path}")
     print(f"{len(files)} files, {sum(file.size for file in files.values()):,} bytes")
-    for line in left_out:
-        print(f"left out: {line}")
+    for path in left_out:
+        print(f"left out: {path if path.isprintable() else ascii(path)}")

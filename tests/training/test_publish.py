@@ -22,9 +22,11 @@ from transformers import TrainingArguments
 import hf_tinybert
 from hf_tinybert import TinyBertForMaskedLM
 from tests.hub_server import DROP, LOSE, READ_TOKEN, TOKEN, HubServer
-from training import finetune
+from training import finetune, folder_checks
 from training.__main__ import main
 from training.card import write_card
+from training.stranger import Check
+from training.validate import check_folder
 from training.trainer import PublicTrainer
 
 
@@ -41,22 +43,18 @@ EXPECTED = {
 }
 
 
-class Check(NamedTuple):
-    name: str
-    passed: bool | None
-    detail: str
-
-
 @pytest.fixture(autouse=True)
 def verdict(monkeypatch):
-    """What `validate` says of any folder; a test may change it."""
-    said = types.SimpleNamespace(checks=[Check("loads", True, ""), Check("onnx", None, "none")], findings=[])
-    for name, function in (("validate", "check_folder"), ("scan", "find_private")):
-        module = types.ModuleType(f"training.{name}")
-        answer = "checks" if name == "validate" else "findings"
-        setattr(module, function, lambda folder, answer=answer: getattr(said, answer))
-        monkeypatch.setitem(sys.modules, f"training.{name}", module)
+    """What `validate` says of any folder: nothing wrong, unless a test puts other `checks` there."""
+    said = types.SimpleNamespace(checks=[])
+    monkeypatch.setattr("training.validate.check_folder", lambda folder: said.checks)
     return said
+
+
+@pytest.fixture
+def static_checks(verdict, monkeypatch):
+    """Has `validate` say what can be told without a process of its own."""
+    monkeypatch.setattr("training.validate.check_folder", folder_checks.static_checks)
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +134,14 @@ def assert_whole_commits(hub: HubServer):
     """No commit of ours holds a part of a model."""
     for repo in hub.repos.values():
         for commit in repo.commits.values():
-            assert commit.title in ("initial commit", "before", "theirs") or commit.files.keys() >= EXPECTED
+            ours = commit.title not in ("initial commit", "before", "theirs")
+            assert not ours or commit.files.keys() >= EXPECTED - {"onnx/model.onnx"}
 
 
 # What is published
 
 
-def test_one_commit_holds_the_folder_and_nothing_else(hub, publish, folder):
+def test_one_commit_holds_the_folder_and_nothing_else(hub, publish, folder, static_checks):
     said = publish(folder)
 
     assert said.status == 0
@@ -178,17 +177,14 @@ def test_card_published_before_gets_no_second_code_section(hub, publish, folder)
     publish(folder)
 
     new = hub.repos[REPO].contents()["README.md"].decode()
-    assert new.count("## Code") == 1 and "## Thanks\n\nTo all." in new
+    assert new.count("## The code in this repository") == 1 and "## Thanks\n\nTo all." in new
 
 
-def test_folder_without_a_card_is_published_with_a_short_one(hub, publish, folder):
+def test_folder_without_a_card_is_refused(hub, publish, folder, static_checks):
     (folder / "README.md").unlink()
 
-    publish(folder)
-
-    card = hub.repos[REPO].contents()["README.md"].decode()
-    assert card.startswith("---\nlibrary_name: transformers\ntags:\n- tinybert\n- custom_code\n---\n\n# tiny\n")
-    assert "## Code" in card and not (folder / "README.md").exists()
+    assert "is not fit to be published: files: missing: README.md" in publish(folder).error
+    assert not hub.requests
 
 
 STATE = [
@@ -199,25 +195,36 @@ STATE = [
 ]
 
 
-@pytest.mark.parametrize("dry", [True, False])
-def test_training_state_pickles_and_strangers_are_left_out_and_named(hub, publish, folder, dry):
+def test_training_state_pickles_and_strangers_are_refused_by_name(hub, publish, folder, static_checks):
     for name in STATE:
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(b"x")
+
+        said = publish(folder)
+
+        shown = name.replace("\n", "\\n")
+        assert f"not to be published: {shown}" in said.error or f"unknown or hidden: {shown}" in said.error
+        (folder / name).unlink()
+        shutil.rmtree((folder / name).parent) if not any((folder / name).parent.iterdir()) else None
+    assert not hub.requests
+
+
+def test_only_what_is_known_by_name_goes_up_whatever_validate_says(hub, publish, folder):
+    for name in (*STATE, ".gitattributes", ".cache/huggingface/download/config.json.metadata"):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_bytes(b"hf_secret")
     (folder / "onnx" / "linked").symlink_to(folder.parent)
 
-    said = publish(folder, *(["--dry_run"] if dry else []))
+    said = publish(folder)
 
     assert said.status == 0
-    if not dry:
-        assert set(hub.repos[REPO].contents()) == EXPECTED
-        assert b"hf_secret" not in b"".join(hub.repos[REPO].contents().values())
-    for name in STATE:
-        folders = ("checkpoint-5/", ".git/", "onnx/deep/")
-        shown = next((folder for folder in folders if name.startswith(folder)), name.replace("\n", "\\n"))
-        assert re.search(rf"^left out: '?{re.escape(shown)}'? \(", said.out, re.MULTILINE), name
-    assert "left out: training_args.bin (never published)" in said.out
-    assert "left out: notes.txt (no part of a model)" in said.out
+    assert set(hub.repos[REPO].contents()) == EXPECTED
+    assert b"hf_secret" not in b"".join(blob.content for blob in hub.repos[REPO].head.files.values())
+    left_out = set(re.findall("^left out: (.+)$", said.out, re.MULTILINE))
+    assert left_out == {ascii(name) if "\n" in name else name for name in STATE} | {
+        ".gitattributes",
+        ".cache/huggingface/download/config.json.metadata",
+    }
 
 
 def test_dry_run_lists_what_would_be_sent_and_opens_no_connection(publish, folder, monkeypatch, hub):
@@ -238,25 +245,38 @@ def test_dry_run_lists_what_would_be_sent_and_opens_no_connection(publish, folde
     }
 
 
-def test_code_that_is_not_the_packages_is_refused(hub, publish, folder):
+def test_code_that_is_not_the_packages_is_refused(hub, publish, folder, static_checks):
     with (folder / "modeling_tinybert.py").open("a", encoding="utf-8") as file:
         file.write("import os\n")
+    assert (
+        f"code: not the file of hf_tinybert {hf_tinybert.__version__}: modeling_tinybert.py" in publish(folder).error
+    )
 
-    said = publish(folder)
-
-    assert "modeling_tinybert.py is not that of hf-tinybert" in said.error
     (folder / "modeling_tinybert.py").unlink()
-    assert "has no modeling_tinybert.py" in publish(folder).error
+    assert "files: missing: modeling_tinybert.py" in publish(folder).error
     assert not hub.requests
 
 
-def test_what_validate_or_the_scan_finds_stops_it_before_any_request(hub, publish, folder, verdict):
-    verdict.checks = [Check("tokenizer", True, ""), Check("weights", False, "3 are missing"), Check("onnx", None, "")]
-    assert publish(folder).error.endswith("does not pass `validate`: weights: 3 are missing")
-    assert publish(folder, "--dry_run").status == 2
+@pytest.mark.parametrize("secret", ["/home/someone/reviews.txt", "hf_" + "a" * 34])
+@pytest.mark.parametrize("name", ["README.md", "eval_results.json", "tokenizer_config.json", "onnx/model.onnx"])
+def test_path_or_token_in_a_file_is_refused(hub, publish, folder, static_checks, name, secret):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content.rstrip(b"}\n") + json.dumps(f" {secret}").encode() + content[-2:])
 
-    verdict.checks, verdict.findings = [], ["eval_results.json, line 3: an absolute path"]
-    assert "eval_results.json, line 3: an absolute path" in publish(folder).error
+    said = publish(folder)
+
+    assert f"private: {name}, line" in said.error
+    assert "a" * 34 not in said.error
+    assert not hub.requests
+
+
+def test_what_validate_finds_stops_it_before_any_request(hub, publish, folder, verdict):
+    verdict.checks = [Check("tokenizer", True, ""), Check("weights", False, "3 are missing"), Check("onnx", None, "")]
+
+    said = publish(folder)
+
+    assert f"--model {folder} is not fit to be published: weights: 3 are missing. Mend it;" in said.error
+    assert publish(folder, "--dry_run").status == 2
     assert not hub.requests
 
 
@@ -279,6 +299,18 @@ def test_another_librarys_model_is_refused(hub, publish, folder):
     (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
 
     assert "is of the type bert, not tinybert" in publish(folder).error
+
+
+@pytest.mark.slow
+def test_folder_that_passes_every_check_is_published(hub, publish, folder, monkeypatch):
+    monkeypatch.setattr("training.validate.check_folder", check_folder)
+    shutil.rmtree(folder / "onnx")  # not a real one
+
+    assert publish(folder).status == 0
+    assert_published(hub, folder)
+
+    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert "is not fit to be published: tokenizer: " in publish(folder).error
 
 
 # Where it goes
@@ -664,16 +696,16 @@ except ValueError as error:
     print("trust_remote_code" in str(error))
 """
 PUBLISH_AND_LOAD_WITH_PACKAGE = """
-import sys, types
+import sys
 
 import hf_tinybert
 import torch
+import training.folder_checks, training.validate
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from training.__main__ import main
 
 repo, folder = sys.argv[1:]
-sys.modules["training.validate"] = types.SimpleNamespace(check_folder=lambda folder: [])
-sys.modules["training.scan"] = types.SimpleNamespace(find_private=lambda folder: [])
+training.validate.check_folder = training.folder_checks.static_checks  # the clean process is this one
 assert main(["publish", "--model", folder, "--repo_id", repo]) == 0
 model = AutoModelForMaskedLM.from_pretrained(repo)
 assert type(model) is hf_tinybert.TinyBertForMaskedLM
