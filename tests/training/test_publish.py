@@ -26,8 +26,8 @@ from training import finetune, folder_checks
 from training.__main__ import main
 from training.card import write_card
 from training.stranger import Check
-from training.validate import check_folder
 from training.trainer import PublicTrainer
+from training.validate import check_folder
 
 
 ROOT = Path(__file__).parents[2]
