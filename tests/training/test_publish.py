@@ -443,7 +443,7 @@ def test_pull_request_leaves_main_alone_and_is_not_made_twice(hub, publish, fold
 ROUTES = ["whoami", "info", "create_repo", "tree", "preupload", "lfs_batch", "lfs_upload", "validate_yaml", "commit"]
 
 
-@pytest.mark.parametrize("how", [500, 503, DROP])
+@pytest.mark.parametrize("how", [500, 503, DROP, LOSE])
 @pytest.mark.parametrize("route", ROUTES)
 def test_fault_that_passes_is_waited_for(hub, publish, folder, route, how):
     hub.fail(route, how, times=2)
