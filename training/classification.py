@@ -326,13 +326,11 @@ def read_inputs(path: str | Path, task: "Task", encoding: str | None) -> Iterato
             )
         yield from ((text, None) for _, text in files.read_documents(path, task.text_column, encoding))
         return
-    columns = {"text": task.text_column, "second text": task.text_pair_column}
-    for index, (number, row) in enumerate(files.read_rows(path, encoding)):
-        if index == 0:
-            labelled.check_columns(path, row, columns)
+    columns = task.text_column, task.text_pair_column
+    for number, row in files.read_rows(path, encoding, [name for name in columns if name is not None]):
         text, pair = (
-            None if column is None else labelled.cell_text(row.get(column), labelled.place(path, number), column)
-            for column in columns.values()
+            None if column is None else labelled.cell_text(row[column], labelled.place(path, number), column)
+            for column in columns
         )
         yield text, pair
 

@@ -18,7 +18,7 @@ from training.files import TextFile, expand_files, require_columns
 
 MAX_HELD_OUT = 2_000  # documents; enough for a loss to three digits, and evaluation stays short
 CHUNK_CHARACTERS = 1 << 20  # of Python strings held at a time while the Arrow table grows
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")  # U+FEFF: byte order marks of files put together
 
 
 @dataclass

@@ -6,7 +6,8 @@ from pathlib import Path
 from training import card, labelled, run_folder
 from training.arguments import EvaluateArguments, FinetuneArguments
 from training.errors import UserError
-from training.predict import Task, check_output, load_finetuned, read_json, read_task
+from training.predict import Task, check_output, load_finetuned, read_task
+from training.run_folder import read_json
 from training.tasks import task_module
 
 
@@ -58,8 +59,9 @@ def main(arguments: EvaluateArguments):
     results = read_json(folder / RESULTS_FILE) if (folder / RESULTS_FILE).is_file() else {}
     module = task_module(task.task)
     data = module.load_test(arguments.test_file, task, arguments.encoding)
+    finetuned = load_finetuned(folder)  # before the baselines: a damaged model is told first
     baselines = refit_baselines(folder, results)
-    scores = module.score_all(load_finetuned(folder), baselines, data)
+    scores = module.score_all(finetuned, baselines, data)
     if arguments.output_file is not None:
         results = {"model": folder.name, "problem_type": task.problem_type}
     before = {**results}

@@ -62,8 +62,16 @@ BINARY_MAGIC = (
 
 # Real GB18030 text is not valid UTF-8 for long: a file with this many good characters beyond ASCII is damaged UTF-8.
 DAMAGED_UTF8_AFTER = 8
-# Frequent characters that simplified and traditional Chinese write alike: they tell Big5 from GB18030.
+# Frequent characters that simplified and traditional Chinese write alike: they tell GB18030 from what decodes as it.
 FREQUENT = frozenset("的一是不在人有我他大中了上以也好就可")
+FREQUENT_ELSEWHERE = {
+    "big5": FREQUENT,
+    "shift_jis": frozenset("のはをにがたでとし"),
+    "euc_kr": frozenset("이다는에을하고의지"),
+}
+# Lines of GB18030 that are valid UTF-8 by chance ("谢谢") are of characters that UTF-8 writes in two bytes. Among 2.8
+# million runs of 2 to 8 ideographs in reviews none has this many of three bytes, as Chinese in UTF-8 has.
+UTF8_BY_CHANCE = 4
 # What fills a text in UTF-16, for telling its byte order: ASCII, punctuation, kana, ideographs, hangul, full width.
 USUAL = re.compile("[\t\n\r -~\u2010-\u2027\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]")
 JSON_SPACE = re.compile(r"[ \t\n\r]*")
@@ -178,12 +186,33 @@ def _doubt_gb18030(head: bytes) -> str | None:
     # GB2312, the bulk of any text, has second bytes above 0xA0; accented letters of Latin-1 stand before ASCII ones.
     if len(pairs) >= 8 and sum(pair[1] < 0x80 for pair in pairs) > 0.6 * len(pairs):
         return "latin-1 or another western encoding"
-    try:
-        big5 = codecs.getincrementaldecoder("big5")().decode(head)
-    except UnicodeDecodeError:
-        return None
-    frequent_big5, frequent_gb = (sum(char in FREQUENT for char in guess) for guess in (big5, text))
-    return "big5" if frequent_big5 > frequent_gb else None
+    frequent = sum(char in FREQUENT for char in text)
+    for encoding, characters in FREQUENT_ELSEWHERE.items():
+        try:
+            guess = codecs.getincrementaldecoder(encoding)().decode(head)
+        except UnicodeDecodeError:
+            continue
+        if sum(char in characters for char in guess) > frequent + 2:
+            return encoding
+    return None
+
+
+def _check_unmixed(path: Path):
+    """Raise a `UserError` if a line of GB18030 text is UTF-8, which most often decodes as GB18030 too, to rubbish."""
+    with _reading(path) as stream:
+        offset = 0
+        for number, line in enumerate(stream, start=1):
+            if not line.isascii():
+                try:
+                    long = sum(char > "\u07ff" for char in line.decode("utf-8"))
+                except UnicodeDecodeError:
+                    long = 0
+                if long >= UTF8_BY_CHANCE:
+                    raise UserError(
+                        f"{path}:{number}: this line, from byte {offset} on, is utf-8, others are gb18030; "
+                        "bring the file into one encoding, or name that with --encoding"
+                    )
+            offset += len(line)
 
 
 def _damage(path: Path, encoding: str, scan: Scan) -> str:
@@ -195,7 +224,11 @@ def _recognise(path: Path, head: bytes) -> tuple[str, Scan]:
     marked = next((encoding for mark, encoding in BYTE_ORDER_MARKS if head.startswith(mark)), None)
     encoding = marked or (_guess_utf16(head) if b"\0" in head else "utf-8")
     if encoding is None:
-        raise UserError(f"{path} looks binary: it holds NUL bytes; if it is text, name its encoding with --encoding")
+        at = head.index(0)
+        raise UserError(
+            f"{path}:{head.count(10, 0, at) + 1}: looks binary: byte {at} is NUL; if it is text, name its encoding "
+            "with --encoding"
+        )
     scan = _decode_scan(path, encoding)
     if scan.failed_byte is None:
         if encoding == "utf-8" and scan.nul_line:
@@ -214,6 +247,7 @@ def _recognise(path: Path, head: bytes) -> tuple[str, Scan]:
     doubt = _doubt_gb18030(head)
     if doubt:
         raise UserError(f"{path} is not utf-8, and may be {doubt}; name its encoding with --encoding")
+    _check_unmixed(path)
     return "gb18030", chinese
 
 
@@ -236,7 +270,19 @@ def require_columns(path: str | Path, wanted: Iterable[str], found: Collection[s
             hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
             shown = ", ".join(repr(str(column)[:40]) for column in list(found)[:20]) or "no columns"
             place = path if line is None else f"{path}:{line}"
-            raise UserError(f"{place} has no column {name!r}{hint}; it has {shown}")
+            raise UserError(f"{place} has no column {name!r}{hint}; it has {shown}{_separator_hint(path, found)}")
+
+
+def _separator_hint(path: str | Path, found: Collection[str]) -> str:
+    """What to do about a header that is one column because it is separated otherwise than its suffix says."""
+    suffixes, only = Path(path).suffixes, next(iter(found), "")
+    if len(found) == 1 and ".tsv" in suffixes and "," in only:
+        return "; it is separated by commas: call it .csv"
+    if len(found) == 1 and ".csv" in suffixes and "\t" in only:
+        return "; it is separated by tabs: call it .tsv"
+    if len(found) == 1 and ".csv" in suffixes and ";" in only:
+        return "; it is separated by semicolons: separate it by commas"
+    return ""
 
 
 class TextFile:
@@ -348,6 +394,8 @@ class TextFile:
         return header
 
     def _zip(self, header: list[str], number: int, cells: list[str]) -> tuple[int, dict]:
+        if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header and len(header) > 1:
+            raise UserError(f"{self.where(number)}: the header comes a second time; remove this line")
         if len(cells) != len(header):
             raise UserError(
                 f"{self.where(number)}: the row has {len(cells)} columns, the header {len(header)}; "
@@ -409,8 +457,13 @@ class TextFile:
             yield number, _whole_object(value)
 
     @contextmanager
-    def _valid_json(self, first_line: int = 1):
-        """Faults of the JSON parsed inside, which begins at `first_line` of the file, as a `UserError`."""
+    def _valid_json(self, first_line: int = 1, value_line: int | None = None):
+        """Faults of the JSON parsed inside, which begins at `first_line` of the file, as a `UserError`.
+
+        Args:
+            value_line: Where the value begins that is parsed. None: at `first_line`.
+        """
+        value_line = value_line or first_line
         try:
             yield
         except json.JSONDecodeError as error:
@@ -419,23 +472,26 @@ class TextFile:
                 "use one array of objects, or one object a line"
             ) from error
         except RecursionError as error:
-            raise UserError(f"{self.where(first_line)}: JSON nested too deeply from this line on") from error
+            raise UserError(f"{self.where(value_line)}: JSON nested too deeply from this line on") from error
+        except ValueError as error:  # a number of more digits than Python reads; a key that comes twice
+            reason = str(error).partition("; use sys.")[0]  # advice for programmers
+            raise UserError(f"{self.where(value_line)}: {reason}") from error
 
     def _json_lines(self) -> Iterator[tuple[int, object]]:
         for number, line in self._numbered():
             if line.strip():
                 with self._valid_json(number):
-                    value = json.loads(line)
+                    value = json.loads(line, object_pairs_hook=_unrepeated)
                 yield number, value
 
     def _json_array(self) -> Iterator[tuple[int, object]]:
         """Elements of the array with the lines they begin at. The text is held whole, the objects are not."""
         text = "".join(self._lines(newline=""))
-        decoder, line, counted = json.JSONDecoder(), 1, 0
+        decoder, line, counted = json.JSONDecoder(object_pairs_hook=_unrepeated), 1, 0
         at = JSON_SPACE.match(text, text.index("[") + 1).end()
         while not text.startswith("]", at):
             line, counted = line + text.count("\n", counted, at), at
-            with self._valid_json():
+            with self._valid_json(value_line=line):
                 value, end = decoder.raw_decode(text, at)
                 at = JSON_SPACE.match(text, end).end()
                 if text.startswith(",", at):
@@ -466,8 +522,20 @@ class TextFile:
             ) from error
 
 
+def _unrepeated(pairs: list[tuple[str, object]]) -> dict:
+    """A JSON object; `json` by itself would keep the last of two values of one key."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {twice!r} twice; remove one")
+    return value
+
+
 def _whole(value):
-    """A text without halves of surrogate pairs; any other value as it is."""
+    """A text, or a list of them, without halves of surrogate pairs; any other value as it is."""
+    if isinstance(value, list):
+        return [_whole(part) for part in value]
     if not isinstance(value, str):
         return value
     try:
@@ -495,6 +563,22 @@ def read_documents(
     return TextFile(path, encoding).documents(text_column)
 
 
+def _glob(path: Path) -> Iterator[Path]:
+    """What a pattern matches, hidden names only where it asks for them.
+
+    `**` follows no links to folders (those of `glob.glob` do, and never end where two links lead upwards).
+    """
+    folder = next(parent for parent in path.parents if parent.is_dir())  # also one whose name holds brackets
+    pattern = path.relative_to(folder)
+    try:
+        for match in folder.glob(str(pattern)):
+            hidden = any(part.startswith(".") for part in match.relative_to(folder).parts)
+            if not hidden or any(part.startswith(".") for part in pattern.parts):
+                yield match
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; ** stands for folders, between slashes") from error
+
+
 def _matches(pattern: str) -> list[Path]:
     path = Path(os.path.expanduser(pattern))
     try:
@@ -502,11 +586,11 @@ def _matches(pattern: str) -> list[Path]:
             raise UserError(f"{pattern} is a folder; name the files in it, for example '{path / '*.txt'}'")
         if path.exists():  # also a name that holds brackets
             return [path]
-        # A folder whose name holds brackets stands for itself.
-        wanted = f"{glob.escape(str(path.parent))}{os.sep}{path.name}" if path.parent.is_dir() else str(path)
+        if path.is_symlink():
+            raise UserError(f"{pattern} is a link that leads to no file")
+        found = [match for match in sorted(_glob(path), key=str) if match.is_file()]
     except OSError as error:
         raise UserError(f"cannot read {pattern}: {error.strerror}") from error
-    found = [Path(name) for name in sorted(glob.glob(wanted, recursive=True)) if os.path.isfile(name)]
     if not found:
         what = f"no file matches {pattern}" if glob.has_magic(pattern) else f"no such file: {pattern}"
         raise UserError(f"{what}; relative names count from the current folder")

@@ -15,7 +15,15 @@ from pathlib import Path
 from training import card, labelled, run_folder
 from training.arguments import FinetuneArguments, check_report_to
 from training.errors import UserError
-from training.loading import load_tokenizer, loading
+from training.loading import (
+    check_encoder,
+    check_finite,
+    check_folder,
+    check_vocabulary,
+    load_tokenizer,
+    loading,
+    read_as_text,
+)
 from training.tasks import Data, task_module
 
 
@@ -61,10 +69,7 @@ def check_model(model: str):
         raise UserError(
             f"--model {model} is no folder; name a folder made by `python -m training pretrain`, or a Hub id"
         )
-    if not (folder / "config.json").is_file():
-        raise UserError(f"--model {model} holds no model (no config.json); name a folder in Hub format")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
-        raise UserError(f"--model {model} holds no tokenizer; save one into it with tokenizer.save_pretrained")
+    check_folder(model, "pretrain")
 
 
 def told(arguments: FinetuneArguments) -> dict:
@@ -114,13 +119,19 @@ def load_pretrained(
     try:
         with loading(model):
             config = transformers.AutoConfig.from_pretrained(model, **fields)
+            check_encoder(model, config)
             dropouts = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
             for name in dropouts:
                 setattr(config, name, dropout)
             tokenizer = load_tokenizer(model)
+            check_vocabulary(f"the tokenizer of --model {model}", tokenizer, config.vocab_size)
             logging.set_verbosity_error()  # the loading report names the new head; the rest is checked below
             loaded, info = getattr(transformers, auto_class).from_pretrained(
-                model, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+                model,
+                config=config,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                use_safetensors=True,
             )
     finally:
         logging.set_verbosity(verbosity)
@@ -129,6 +140,7 @@ def load_pretrained(
             f"{config.model_type} has no {' or '.join(DROPOUT_FIELDS)}: its own dropout stays, --dropout is not used"
         )
     _check_loaded(model, loaded.base_model_prefix + ".", info)
+    check_finite(model, loaded)
     if isinstance(config, TinyBertConfig):
         tokenizer = TinyBertTokenizer.from_fast(tokenizer, config.max_position_embeddings)
     return loaded, tokenizer
@@ -161,6 +173,25 @@ def check_tokenizer(arguments: FinetuneArguments, tokenizer: "PreTrainedTokenize
         )
     if arguments.token_masking and tokenizer.mask_token_id is None:
         raise UserError(f"--token_masking: the tokenizer of {arguments.model} has no mask token; give 0")
+
+
+def check_known(arguments: FinetuneArguments, tokenizer: "PreTrainedTokenizerBase", texts: list[str]):
+    """Print what share of the characters the tokenizer does not know.
+
+    Raises:
+        UserError: If it knows none.
+    """
+    from training.tokenizer import describe_unknown, unknown_share
+
+    shares = unknown_share(texts, tokenizer)
+    unknown = [share["unknown"] for share in shares.values()]
+    if unknown == [share["characters"] for share in shares.values()]:
+        raise UserError(
+            f"the tokenizer of --model {arguments.model} knows no character of {arguments.train_file}; "
+            "name a model of its language"
+        )
+    if any(unknown):
+        print(f"unknown to the tokenizer: {describe_unknown(shares)}")
 
 
 def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", asked: int, pair: bool) -> int:
@@ -407,7 +438,9 @@ def finetune(arguments: FinetuneArguments) -> dict:
     set_seed(arguments.seed)  # of the new head
     model, tokenizer = load_pretrained(arguments.model, module.AUTO_CLASS, fields, arguments.dropout)
     check_tokenizer(arguments, tokenizer)
+    check_known(arguments, tokenizer, [text for key in training.text_keys() for text in key])
     tokenizer = module.fit_tokenizer(tokenizer, training)
+    read_as_text(tokenizer)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
     checkpoint = prepare_training_dir(arguments)

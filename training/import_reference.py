@@ -11,13 +11,13 @@ import warnings
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertTokenizer
 from training.arguments import ImportArguments
 from training.errors import UserError
-from training.loading import one_line
+from training.loading import check_vocabulary, load_tokenizer
 from training.run_folder import check_output_dir, publishing
 
 
@@ -214,23 +214,6 @@ def _without_wrapper_modules(state_dict):
     return renamed
 
 
-def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder; of a `vocab.txt` alone, BERT's.
-
-    Raises:
-        UserError: If there is none.
-    """
-    if not Path(folder).is_dir():
-        raise UserError(f"--tokenizer {folder}: no such folder")
-    try:
-        if {path.name for path in Path(folder).iterdir()} == {"vocab.txt"}:
-            print("note: the tokenizer is a vocab.txt alone; it is read as BERT's WordPiece, which lower-cases")
-            return BertTokenizerFast.from_pretrained(str(folder))
-        return AutoTokenizer.from_pretrained(str(folder))
-    except Exception as error:  # the tokenizers library raises bare Exception on a damaged file
-        raise UserError(f"--tokenizer {folder} holds no tokenizer that can be read ({one_line(error)})") from error
-
-
 def _name_special_tokens(tokenizer: PreTrainedTokenizerBase):
     """Where a tokenizer names none of its special tokens, take those that its vocabulary has in BERT's spelling."""
     if tokenizer.special_tokens_map:
@@ -249,12 +232,8 @@ def _fit_tokenizer(
     for name in (TOKEN_EMBEDDING, POSITION_EMBEDDING):
         if name not in state_dict:
             raise UserError(f"the state dict lacks {name}; it holds {_some_names(state_dict)}")
-    num_ids, vocab_size = max(tokenizer.get_vocab().values(), default=-1) + 1, len(state_dict[TOKEN_EMBEDDING])
-    if num_ids > vocab_size:
-        raise UserError(
-            f"--tokenizer {folder} has {num_ids} token ids, but the model embeds only {vocab_size}; "
-            "give the tokenizer that the model was trained with"
-        )
+    vocab_size = len(state_dict[TOKEN_EMBEDDING])
+    num_ids = check_vocabulary(f"--tokenizer {folder}", tokenizer, vocab_size)
     if num_ids < vocab_size:
         print(f"note: the tokenizer has {num_ids} token ids, the model embeds {vocab_size}; the rest are never used")
     _name_special_tokens(tokenizer)
@@ -271,7 +250,10 @@ def main(arguments: ImportArguments):
     """
     output_dir = check_output_dir(arguments.output_dir)
     state_dict, beside = read_state_dict(arguments.state_dict)
-    tokenizer = _fit_tokenizer(load_tokenizer(arguments.tokenizer), arguments.tokenizer, state_dict)
+    if not Path(arguments.tokenizer).is_dir():
+        raise UserError(f"--tokenizer {arguments.tokenizer}: no such folder")
+    tokenizer = load_tokenizer(arguments.tokenizer, "--tokenizer")
+    tokenizer = _fit_tokenizer(tokenizer, arguments.tokenizer, state_dict)
     model = import_state_dict(state_dict, arguments.num_attention_heads, arguments.head, tokenizer.pad_token_id)
     logging.disable_progress_bar()
     with publishing(output_dir) as staging:

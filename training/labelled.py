@@ -1,11 +1,11 @@
 """Labelled tables: rows of a file to a `datasets.Dataset` and its label names."""
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
 import typing
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ SINGLE_LABEL = "single_label_classification"
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 SEPARATOR = "|"
+MOST_LONE_LABELS = 100  # labels of one row each, beyond which they are taken for something else
 HELD_OUT = 10  # one row in so many is held out where no validation file is given
 
 
@@ -76,15 +77,20 @@ def is_missing(value) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def is_unlabelled(value) -> bool:
+    """Whether a cell holds no label: nothing, or the "nan" that pandas makes of nothing."""
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+
+
 def cell_text(value, where: str, column: str) -> str:
     """The text of a cell; a missing one is blank.
 
     Raises:
-        UserError: If the cell holds a list or mapping.
+        UserError: If the cell holds a list, a mapping or bytes.
     """
     if is_missing(value):
         return ""
-    if isinstance(value, list | dict):
+    if isinstance(value, list | dict | bytes):
         raise UserError(f"{where}: column {column!r} holds a {type(value).__name__}, not a text")
     return value if isinstance(value, str) else label_name(value)
 
@@ -109,15 +115,15 @@ def sort_labels(names: set[str]) -> list[str]:
     return sorted(names, key=lambda name: (numbers[name], name))
 
 
-def check_columns(path: str | Path, row: dict, columns: dict[str, str | None]):
-    """Raise a `UserError` for the first of `columns` (role: name, `None` where unused) that `row` does not have."""
-    for role, column in columns.items():
-        if column is not None and column not in row:
-            near = difflib.get_close_matches(column, list(row), n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise UserError(
-                f"{path} has no column {column!r} to take the {role} from{hint}; its columns are {', '.join(row)}"
-            )
+def _name(value, where: str, column: str) -> str:
+    if isinstance(value, list | dict | bytes):
+        raise UserError(f"{where}: column {column!r} holds a {type(value).__name__}, not a label")
+    if is_unlabelled(value):
+        raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
+    name = label_name(value)
+    if any(unicodedata.category(char) == "Cc" for char in name):
+        raise UserError(f"{where}: the label {name!r} in column {column!r} holds a line break or its like; mend it")
+    return name
 
 
 def _single(value, where: str, column: str) -> str:
@@ -125,16 +131,17 @@ def _single(value, where: str, column: str) -> str:
         raise UserError(
             f"{where}: column {column!r} holds a list; several labels in a row need --problem_type {MULTI_LABEL}"
         )
-    if is_missing(value) or not label_name(value):
-        raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
-    return label_name(value)
+    return _name(value, where, column)
 
 
 def _multiple(value, where: str, column: str) -> list[str]:
     if is_missing(value):
         raise UserError(f"{where}: no label in column {column!r}; fill it in (empty text: none applies) or remove it")
-    parts = value if isinstance(value, list) else label_name(value).split(SEPARATOR)
-    return [name for name in map(label_name, parts) if name]
+    if isinstance(value, str):
+        if not value.strip():  # none applies
+            return []
+        value = [part for part in value.split(SEPARATOR) if part.strip()]
+    return [_name(part, where, column) for part in (value if isinstance(value, list) else [value])]
 
 
 def _number(value, where: str, column: str) -> float:
@@ -142,10 +149,11 @@ def _number(value, where: str, column: str) -> float:
         raise UserError(f"{where}: no label in column {column!r}; fill it in or remove the row")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{where}: the label {value!r} in column {column!r} is not a number, which regression needs")
+        shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}..."
+        raise UserError(f"{where}: the label {shown} in column {column!r} is not a number, which regression needs")
     return number
 
 
@@ -158,6 +166,11 @@ def _find_labels(path, label_column: str, sets: list[list[str]]) -> list[str]:
         raise UserError(
             f"{path} holds one class only ({', '.join(names) or 'no label'}) in column {label_column!r}; "
             "there must be two or more to tell apart"
+        )
+    if len(sets) == len(names) > MOST_LONE_LABELS:
+        raise UserError(
+            f"{path}: each of the {len(sets):,} rows has a label of its own in column {label_column!r} "
+            f"(the first: {sets[0][0]!r}); name another --label_column, or for numbers --problem_type {REGRESSION}"
         )
     return names
 
@@ -221,13 +234,12 @@ def load_labelled(
         UserError: If a column or label is missing or no such label, or there are not two classes, with file and row.
     """
     numbers, texts, pairs, labels, blank = [], [], [], [], 0
-    for number, row in files.read_rows(path, encoding):
-        if not labels and not blank:
-            check_columns(path, row, {"text": text_column, "second text": text_pair_column, "label": label_column})
+    wanted = [name for name in (text_column, text_pair_column, label_column) if name is not None]
+    for number, row in files.read_rows(path, encoding, dict.fromkeys(wanted)):
         where = place(path, number)
-        label = PARSERS[problem_type](row.get(label_column), where, label_column)
-        text = cell_text(row.get(text_column), where, text_column)
-        pair = "" if text_pair_column is None else cell_text(row.get(text_pair_column), where, text_pair_column)
+        label = PARSERS[problem_type](row[label_column], where, label_column)
+        text = cell_text(row[text_column], where, text_column)
+        pair = "" if text_pair_column is None else cell_text(row[text_pair_column], where, text_pair_column)
         if not text.strip() and not pair.strip():
             blank += 1
             if not keep_blank:

@@ -1,5 +1,6 @@
 """`python -m training predict`: a fine-tuned model's answer for every text of a file, in its order."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -8,10 +9,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from training import labelled
 from training.arguments import PredictArguments
 from training.errors import UserError
-from training.loading import load_tokenizer, loading
-from training.tasks import task_module
+from training.loading import (
+    check_complete,
+    check_encoder,
+    check_finite,
+    check_folder,
+    check_vocabulary,
+    load_tokenizer,
+    loading,
+    read_as_text,
+)
+from training.run_folder import read_json
+from training.tasks import TASKS, task_module
 
 
 if typing.TYPE_CHECKING:
@@ -58,21 +70,6 @@ class FineTuned:
     task: Task
 
 
-def read_json(path: Path) -> dict:
-    """A JSON object.
-
-    Raises:
-        UserError: If it cannot be read or is none.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path} must hold a JSON object, not a {type(value).__name__}")
-    return value
-
-
 def read_task(folder: str | Path) -> Task:
     """The `task.json` of a fine-tuned folder.
 
@@ -80,20 +77,40 @@ def read_task(folder: str | Path) -> Task:
         UserError: If there is no such folder, or it was not made by `finetune`.
     """
     folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        what = "holds no model (no config.json)" if folder.is_dir() else "is no folder"
-        raise UserError(f"--model {folder} {what}; name a folder made by `python -m training finetune`")
+    check_folder(folder, "finetune")
     if not (folder / TASK_FILE).is_file():
         kinds = read_json(folder / "config.json").get("architectures") or ["a model"]
         raise UserError(
             f"--model {folder} holds {kinds[0]}, not fine-tuned here (no {TASK_FILE}); "
             f"run `python -m training finetune --model {folder} ...` first"
         )
-    try:
-        task = Task(**read_json(folder / TASK_FILE))
-        task_module(task.task)
-    except (TypeError, UserError) as error:
-        raise UserError(f"{folder / TASK_FILE} does not describe a task: {error}") from error
+    return _as_task(folder / TASK_FILE, read_json(folder / TASK_FILE))
+
+
+def _as_task(path: Path, values: dict) -> Task:
+    unknown = sorted(values.keys() - {field.name for field in dataclasses.fields(Task)})
+    if unknown:
+        raise UserError(f"{path} holds {', '.join(unknown)}, written by a newer version of this project; update it")
+    needed = [field.name for field in dataclasses.fields(Task) if field.default is dataclasses.MISSING]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise UserError(f"{path} does not describe a task: it lacks {', '.join(missing)}")
+    task = Task(**values)
+    if task.task not in TASKS:
+        raise UserError(f"{path} has the task {task.task!r}; this version knows {', '.join(TASKS)}: update it")
+    names = task.label_names
+    wrong = {
+        "max_length": type(task.max_length) is not int or task.max_length < 1,
+        "label_names": names is not None
+        and not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)),
+        "text_column": not isinstance(task.text_column, str),
+        "text_pair_column": not isinstance(task.text_pair_column, str | None),
+        "label_column": not isinstance(task.label_column, str),
+        "problem_type": task.task == "sequence-classification" and task.problem_type not in labelled.PARSERS,
+    }
+    for name, is_wrong in wrong.items():
+        if is_wrong:
+            raise UserError(f"{path} does not describe a task: {name} is {getattr(task, name)!r}")
     return task
 
 
@@ -103,16 +120,28 @@ def load_finetuned(folder: str | Path) -> FineTuned:
     Raises:
         UserError: If the folder does not hold it.
     """
-    task = read_task(folder)
+    folder, task = Path(folder), read_task(folder)
     import transformers
     from transformers.utils import logging
 
     import hf_tinybert  # noqa: F401 - registers
 
     logging.disable_progress_bar()
-    tokenizer = load_tokenizer(str(folder))
+    tokenizer = load_tokenizer(folder)
+    read_as_text(tokenizer)
     with loading(str(folder)):
-        model = getattr(transformers, task_module(task.task).AUTO_CLASS).from_pretrained(folder)
+        check_encoder(str(folder), transformers.AutoConfig.from_pretrained(folder))
+        model, info = getattr(transformers, task_module(task.task).AUTO_CLASS).from_pretrained(
+            folder, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    check_complete(str(folder), "a fine-tuned model", info)
+    check_finite(str(folder), model)
+    check_vocabulary(f"the tokenizer of --model {folder}", tokenizer, model.config.vocab_size)
+    if task.label_names is not None and len(task.label_names) != model.config.num_labels:
+        raise UserError(
+            f"{folder / TASK_FILE} names {len(task.label_names)} labels, but the model beside it has "
+            f"{model.config.num_labels}; fetch the folder again"
+        )
     return FineTuned(model.to(best_device()), tokenizer, task)
 
 
@@ -185,20 +214,19 @@ def main(arguments: PredictArguments):
     task = read_task(arguments.model)
     output = check_output(arguments.output, arguments.input)
     module = task_module(task.task)
-    inputs = module.read_inputs(arguments.input, task, arguments.encoding)
-    first = next(inputs, None)  # before the model is loaded: a bad file is told at once
-    if first is None:
+    # Read to its end before the model is loaded: a bad row is told at once.
+    count = sum(1 for _ in module.read_inputs(arguments.input, task, arguments.encoding))
+    if not count:
         raise UserError(f"{arguments.input} holds no text")
     finetuned = load_finetuned(arguments.model)
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
-    count = blank = cut = 0
+    blank = cut = 0
     try:
         with scratch.open("w", encoding="utf-8", newline="\n") as file:
-            for chunk in chunks(itertools.chain([first], inputs), CHUNK_SIZE):
+            for chunk in chunks(module.read_inputs(arguments.input, task, arguments.encoding), CHUNK_SIZE):
                 answered, chunk_cut = module.answers(finetuned, chunk)
                 file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answered)
                 cut += chunk_cut
-                count += len(chunk)
                 blank += sum(map(module.is_blank, chunk))
         replaced = " (replaced)" if output.exists() else ""
         os.replace(scratch, output)

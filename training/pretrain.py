@@ -29,7 +29,7 @@ from training.corpus import load_corpus, split_corpus
 from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
 from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
-from training.loading import loading
+from training.loading import check_complete, check_finite, check_folder, check_vocabulary, loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
 from training.predict import best_device
 from training.run_folder import (
@@ -41,7 +41,7 @@ from training.run_folder import (
     write_json,
 )
 from training.schedule import Journal, Plan
-from training.tokenizer import describe_unknown, load_tokenizer, train_tokenizer, unknown_share
+from training.tokenizer import describe_unknown, load_masking_tokenizer, train_tokenizer, unknown_share
 from training.trainer import (
     Deadline,
     PlanCallback,
@@ -101,7 +101,7 @@ class Prepared:
     @classmethod
     def load(cls, folder: Path) -> "Prepared":
         return cls(
-            tokenizer=load_tokenizer(folder / "tokenizer"),
+            tokenizer=load_masking_tokenizer(folder / "tokenizer"),
             train=datasets.load_from_disk(str(folder / "train")).with_format("numpy"),
             held_out=datasets.load_from_disk(str(folder / "held_out")).with_format("numpy"),
             facts=json.loads((folder / FACTS).read_text(encoding="utf-8")),
@@ -270,26 +270,19 @@ def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, Ti
 
 
 def _load_model(folder: str) -> TinyBertForMaskedLM:
-    advice = "name a folder made by `python -m training pretrain`"
+    check_folder(folder, "pretrain")
     with loading(folder):
-        if not (Path(folder) / "config.json").is_file():
-            raise UserError(f"--model {folder} is not a folder with a model (no config.json); {advice}")
         model_type = AutoConfig.from_pretrained(folder).model_type
         if model_type != TinyBertConfig.model_type:
-            raise UserError(f"--model {folder} is of the type {model_type}, not {TinyBertConfig.model_type}; {advice}")
-        # A weight of another shape raises without saying which.
+            raise UserError(
+                f"--model {folder} is of the type {model_type}, not {TinyBertConfig.model_type}; "
+                "name a folder made by `python -m training pretrain`"
+            )
         model, info = TinyBertForMaskedLM.from_pretrained(
             folder, ignore_mismatched_sizes=True, output_loading_info=True
         )
-    lacking = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
-    if lacking:
-        raise UserError(
-            f"--model {folder} lacks {len(lacking)} weights of a masked language model or has them in another shape, "
-            f"for example {lacking[0]}; {advice}"
-        )
-    diverged = next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None)
-    if diverged:
-        raise UserError(f"--model {folder} diverged: {diverged} holds NaN or infinite numbers; {advice}")
+    check_complete(folder, "a masked language model", info)
+    check_finite(folder, model)
     return model
 
 
@@ -322,13 +315,12 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     block_size = arguments.block_size or min(BLOCK_SIZE, limit)
     if block_size > limit:
         raise UserError(f"--block_size {block_size} is longer than the model takes ({limit} positions)")
-    tokenizer = (
-        load_tokenizer(arguments.model or arguments.tokenizer) if arguments.model or arguments.tokenizer else None
-    )
-    if model and len(tokenizer) > model.config.vocab_size:
-        raise UserError(
-            f"--model {arguments.model} has {model.config.vocab_size} embeddings for {len(tokenizer)} tokens"
-        )
+    tokenizer = None
+    if arguments.model:
+        tokenizer = load_masking_tokenizer(arguments.model, "--model")
+        check_vocabulary(f"the tokenizer of --model {arguments.model}", tokenizer, model.config.vocab_size)
+    elif arguments.tokenizer:
+        tokenizer = load_masking_tokenizer(arguments.tokenizer)
 
     corpus, report = load_corpus(arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding)
     for line in report.lines():

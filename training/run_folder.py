@@ -109,3 +109,18 @@ def write_json(path: str | Path, value):
         json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8", errors="backslashreplace"
     )
     os.replace(scratch, path)
+
+
+def read_json(path: Path) -> dict:
+    """A JSON object.
+
+    Raises:
+        UserError: If it cannot be read or is none.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} must hold a JSON object, not a {type(value).__name__}")
+    return value

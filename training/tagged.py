@@ -135,12 +135,10 @@ def load_tagged(
             type, or there is no entity, with file and row.
     """
     numbers, rows, labels, blank, begun = [], [], [], 0, 0
-    for number, row in files.read_rows(path, encoding):
-        if not rows and not blank:
-            labelled.check_columns(path, row, {"tokens": text_column, "tags": label_column})
+    for number, row in files.read_rows(path, encoding, [text_column, label_column]):
         where = labelled.place(path, number)
-        tokens = split_cell(row.get(text_column), where, text_column)
-        tags = split_cell(row.get(label_column), where, label_column)
+        tokens = split_cell(row[text_column], where, text_column)
+        tags = split_cell(row[label_column], where, label_column)
         _check_tags(tokens, tags, where)
         if not tokens:
             blank += 1

@@ -452,10 +452,8 @@ def read_inputs(path: str | Path, task: "Task", encoding: str | None) -> Iterato
     if files.kind_of(path) in files.DOCUMENT_KINDS:
         yield from (text for _, text in files.read_documents(path, task.text_column, encoding))
         return
-    for index, (number, row) in enumerate(files.read_rows(path, encoding)):
-        if index == 0:
-            labelled.check_columns(path, row, {"text": task.text_column})
-        yield _cell_text(row.get(task.text_column), labelled.place(path, number), task.text_column)
+    for number, row in files.read_rows(path, encoding, [task.text_column]):
+        yield _cell_text(row[task.text_column], labelled.place(path, number), task.text_column)
 
 
 def _cell_text(value, where: str, column: str) -> str:

@@ -16,13 +16,14 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from hf_tinybert import TinyBertTokenizer
 from training.arguments import TokenizerArguments
 from training.clock import say
 from training.corpus import load_corpus
 from training.errors import UserError
+from training.loading import load_tokenizer
 from training.run_folder import check_output_dir, publishing
 
 
@@ -203,37 +204,34 @@ def _assemble(vocab: list[str], words: str, model_max_length: int) -> TinyBertTo
     )
 
 
-def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder.
+def load_masking_tokenizer(folder: str | Path, option: str = "--tokenizer") -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder, fit for masked language modelling.
+
+    Args:
+        option: How the user named the folder, for the message.
 
     Raises:
-        UserError: If there is none, or it is not fit for masked language modelling: it lacks a special token, puts
-            none around a text, or leaves ids out.
+        UserError: If there is none, it lacks a special token, puts none around a text, or leaves ids out.
     """
-    folder = Path(folder)
-    try:
-        if not (folder / "tokenizer.json").is_file():
-            what = "has no tokenizer.json" if folder.is_dir() else "is no folder"
-            raise UserError(f"the tokenizer {folder} {what}; name a folder made by `python -m training tokenizer`")
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except UserError:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exception on a damaged file
-        raise UserError(f"the tokenizer {folder} cannot be read: {' '.join(str(error).split())}") from error
+    source = f"{option} {folder}"
+    if not (Path(folder) / "tokenizer.json").is_file():
+        what = "has no tokenizer.json" if Path(folder).is_dir() else "is no folder"
+        raise UserError(f"{source} {what}; name a folder made by `python -m training tokenizer`")
+    tokenizer = load_tokenizer(folder, option)
     missing = [name for name in ("pad", "unk", "cls", "sep", "mask") if getattr(tokenizer, f"{name}_token_id") is None]
     if missing:
         raise UserError(
-            f"the tokenizer {folder} lacks special tokens: {', '.join(name + '_token' for name in missing)}"
+            f"the tokenizer of {source} lacks special tokens: {', '.join(name + '_token' for name in missing)}"
         )
     ids = tokenizer("a")["input_ids"]
     if (ids[0], ids[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
         raise UserError(
-            f"the tokenizer {folder} does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text; "
+            f"the tokenizer of {source} does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text; "
             "give it a post-processor that does"
         )
     last_id = max(tokenizer.get_vocab().values())
     if last_id >= len(tokenizer):
-        raise UserError(f"the tokenizer {folder} leaves ids out: {len(tokenizer)} tokens, the last of id {last_id}")
+        raise UserError(f"the tokenizer of {source} leaves ids out: {len(tokenizer)} tokens, the last of id {last_id}")
     return tokenizer
 
 
@@ -261,9 +259,11 @@ def unknown_share(texts: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> d
     """
     seen: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
+    backend = tokenizer.backend_tokenizer
+    backend.encode_special_tokens = True  # a typed "[UNK]" is text; every call of the tokenizer sets this as it needs
     for text in _sample(texts, UNKNOWN_SAMPLE_CHARACTERS):
         seen.update(text)
-        encoding = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+        encoding = backend.encode(text, add_special_tokens=False)
         for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if token_id == tokenizer.unk_token_id:
                 unknown.update(text[start:end])
@@ -280,8 +280,8 @@ def _sample(texts: Iterable[str], characters: int) -> Iterator[str]:
     for text in texts:
         if characters <= 0:
             return
+        yield text[:characters]
         characters -= len(text)
-        yield text
 
 
 def describe_unknown(shares: dict[str, dict[str, int]]) -> str:

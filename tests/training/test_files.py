@@ -129,6 +129,19 @@ def test_latin1_and_big5_are_not_taken_for_gb18030(write):
         assert texts(write(name, content), encoding=encoding) == [text]
 
 
+def test_gb18030_lines_that_are_valid_utf8_by_chance_are_gb18030(write):
+    assert "谢谢".encode("gb18030").decode("utf-8") == "лл"  # the premise
+    assert texts(write("a.txt", "谢谢\n很好，谢谢大家\n谢谢".encode("gb18030"))) == ["谢谢", "很好，谢谢大家", "谢谢"]
+
+
+def test_a_utf8_line_among_gb18030_is_named_with_its_offset(write):
+    gb, utf8 = "很好，书店\n".encode("gb18030"), "今天天气很好我们\n".encode()
+    (gb + utf8).decode("gb18030")  # the premise: valid, and rubbish
+    assert f"a.txt:3: this line, from byte {2 * len(gb)} on, is utf-8" in fault(
+        read_documents, write("a.txt", gb * 2 + utf8)
+    )
+
+
 def test_unknown_encoding_is_one_line(write):
     for name in ("no-such", "hex"):
         assert f"unknown encoding '{name}'" in fault(read_documents, write("a.txt", b"a"), encoding=name)
@@ -391,6 +404,22 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "stat", refuse)  # modes do not bind a superuser
     for name in ("a.txt", "*.txt"):
         assert fault(expand_files, [f"closed/{name}"]) == f"cannot read closed/{name}: Permission denied"
+
+
+def test_hidden_files_are_found_only_where_the_pattern_asks(write, tmp_path):
+    for name in ("a.txt", ".b.txt", ".c/d.txt", "e/f.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(name, b"text")
+    found = [str(path.relative_to(tmp_path)) for path in expand_files([str(tmp_path / "**" / "*.txt")])]
+    assert found == ["a.txt", os.path.join("e", "f.txt")]
+    assert [path.name for path in expand_files([str(tmp_path / ".*.txt")])] == [".b.txt"]
+
+
+def test_links_in_a_circle_end(write, tmp_path):
+    write("a.txt", b"text")
+    for name in ("x", "y", "z"):
+        (tmp_path / name).symlink_to(tmp_path, target_is_directory=True)
+    assert expand_files([str(tmp_path / "**" / "*.txt")]) == [tmp_path / "a.txt"]
 
 
 def test_names_that_match_nothing_are_refused(tmp_path):

@@ -202,8 +202,8 @@ def test_a_checkpoint_that_lacks_weights_of_the_encoder_is_refused(pretrained, t
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("model.safetensors", "rubbish" * 10, "does not load"),
-        ("config.json", "{", "does not load"),
+        ("model.safetensors", "rubbish" * 10, "no safetensors"),
+        ("config.json", "{", "cannot read"),
         ("config.json", '{"model_type": "tinybert", "hidden_size": 63}', "not a multiple"),
         ("tokenizer.json", "{}", "tokenizer of --model"),
         ("tokenizer.json", '{"added_tokens": [], "model": {"type": "None"}}', "tokenizer of --model"),

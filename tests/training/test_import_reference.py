@@ -277,7 +277,7 @@ def test_folder_without_a_readable_tokenizer_is_refused(reference, run_import, t
 
     status = run_import(reference.state_dict(), f"--tokenizer={folder}")
 
-    assert_one_line_and_no_folder(status, "holds no tokenizer that can be read", capsys, tmp_path)
+    assert_one_line_and_no_folder(status, "cannot be read", capsys, tmp_path)
 
 
 def test_folder_that_holds_a_model_is_left_alone(reference, run_import, tmp_path, capsys):

@@ -92,12 +92,22 @@ def test_given_label_names_set_the_ids(load):
 @pytest.mark.parametrize(
     ("name", "content", "problem_type", "message"),
     [
-        ("a.tsv", "label\ttext_a\n1\tx\n", SINGLE_LABEL, r"a\.tsv has no column 'text'.*mean 'text_a'.*label, text_a"),
+        (
+            "a.tsv",
+            "label\ttext_a\n1\tx\n",
+            SINGLE_LABEL,
+            r"a\.tsv has no column 'text'.*mean 'text_a'.*'label', 'text_a'",
+        ),
         ("a.tsv", "text\tlabel\nx\t1\ny\t\n", SINGLE_LABEL, r"a\.tsv, line 3: no label in column 'label'"),
         ("a.jsonl", [{"text": "x", "label": None}], SINGLE_LABEL, r"a\.jsonl, line 1: no label"),
         ("a.jsonl", [{"text": "x", "label": None}], MULTI_LABEL, r"a\.jsonl, line 1: no label"),
         ("a.jsonl", [{"text": "x", "label": ["a", "b"]}], SINGLE_LABEL, r"line 1: .*multi_label_classification"),
-        ("a.json", '[\n {"text": "x",\n  "label": 1},\n {"text": "y"}\n]', SINGLE_LABEL, r"a\.json, line 4: no label"),
+        (
+            "a.json",
+            '[\n {"text": "x",\n  "label": 1},\n {"text": "y"}\n]',
+            SINGLE_LABEL,
+            r"a\.json:4 has no column 'label'",
+        ),
         ("a.jsonl", [{"text": ["x"], "label": 1}], SINGLE_LABEL, r"line 1: column 'text' holds a list"),
         ("a.tsv", "text\tlabel\nx\t1\ny\t1\n", SINGLE_LABEL, r"a\.tsv holds one class only \(1\)"),
         ("a.tsv", "text\tlabel\nx\t1\ny\tgut\n", REGRESSION, r"a\.tsv, line 3: the label 'gut'.* not a number"),

@@ -302,7 +302,7 @@ def _diverge(folder):
     [
         (lambda folder: (folder / "config.json").unlink(), "no config.json"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}', "utf-8"), "of the type bert"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "does not load"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "no safetensors"),
         (_without_head, "lacks 6 weights of a masked language model"),
         (_reshape, "in another shape, for example"),
         (_diverge, "mlm_head.dense.bias holds NaN"),

@@ -79,7 +79,7 @@ def test_blank_rows_are_left_out_and_counted(load):
             r"line 2: the tag 'LOC' of token 1 .* is not BIO \(O, B-TYPE or I-TYPE\)$",
         ),
         ("a.tsv", "text\tlabel\n北\tB-\n", r"the tag 'B-' of token 1"),
-        ("a.tsv", "text\ttags\n北\tO\n", r"a\.tsv has no column 'label' to take the tags from"),
+        ("a.tsv", "text\ttags\n北\tO\n", r"a\.tsv has no column 'label'; it has 'text', 'tags'"),
         ("a.tsv", "text\tlabel\n北\tO\n", r"a\.tsv has no entity"),
         ("a.tsv", "text\tlabel\n \t\n", r"a\.tsv has no row with a token"),
         (

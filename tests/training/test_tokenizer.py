@@ -14,7 +14,7 @@ from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertModel, Tiny
 from tests.training.conftest import make_sentences
 from training.__main__ import main
 from training.errors import UserError
-from training.tokenizer import SPECIAL_TOKENS, load_tokenizer, train_tokenizer, unknown_share
+from training.tokenizer import SPECIAL_TOKENS, load_masking_tokenizer, train_tokenizer, unknown_share
 
 
 def mixed_lines(number: int) -> list[str]:
@@ -205,6 +205,10 @@ def test_unknown_characters_are_counted_by_script(trained):
     assert shares["Latin"] == {"characters": 5, "unknown": 0}
     assert shares["other"] == {"characters": 2, "unknown": 1}
     assert shares["digits"] == shares["punctuation"] == {"characters": 1, "unknown": 0}
+    assert unknown_share(["[UNK]"], trained) == {
+        "Latin": {"characters": 3, "unknown": 0},
+        "punctuation": {"characters": 2, "unknown": 0},
+    }
 
 
 def test_the_verb_writes_a_folder_that_loads(tmp_path, capsys):
@@ -238,7 +242,7 @@ def test_a_tokenizer_that_cannot_be_used_is_one_line(tmp_path, trained, content,
     if content == "bare":
         trained.backend_tokenizer.save(str(folder / "tokenizer.json"))
     with pytest.raises(UserError, match=line) as error:
-        load_tokenizer(folder)
+        load_masking_tokenizer(folder)
     assert "\n" not in str(error.value)
 
 
@@ -254,4 +258,4 @@ def test_a_tokenizer_that_does_not_fit_masked_language_modelling_is_refused(save
     change(backend)
     (saved / "tokenizer.json").write_text(json.dumps(backend), encoding="utf-8")
     with pytest.raises(UserError, match=line):
-        load_tokenizer(saved)
+        load_masking_tokenizer(saved)
