@@ -15,10 +15,12 @@ from pathlib import Path
 
 from training import labelled
 from training.arguments import ExportArguments
+from training.classification import decide
 from training.errors import UserError
-from training.evaluate import score, show
-from training.loading import load_tokenizer, loading
-from training.predict import Task, decide, predict_logits, read_json, read_task
+from training.loading import load_tokenizer, loading, read_as_text
+from training.predict import FineTuned, Task, read_task
+from training.run_folder import read_json
+from training.tasks import Data, task_module
 
 
 if typing.TYPE_CHECKING:
@@ -49,7 +51,7 @@ SYNTHETIC_LENGTH = 32
 
 
 class OnnxModel:
-    """An ONNX file that answers as the torch model it comes from, also for `predict.predict_logits`.
+    """An ONNX file that answers as the torch model it comes from, also in a `predict.FineTuned`.
 
     Args:
         path: The file.
@@ -80,6 +82,21 @@ class OnnxModel:
 
         arrays = self.session.run(None, {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()})
         return types.SimpleNamespace(**dict(zip(self.output_names, map(torch.from_numpy, arrays), strict=True)))
+
+
+@dataclass
+class Evaluation:
+    """Labelled rows to score exported models on.
+
+    Args:
+        task: What the model was fine-tuned for.
+        data: The rows with their labels.
+        inputs: The same rows as `predict` reads them.
+    """
+
+    task: Task
+    data: Data
+    inputs: list
 
 
 def export_onnx(model: "PreTrainedModel", path: str | Path):
@@ -330,7 +347,7 @@ def main(arguments: ExportArguments):
     check_installed()
     folder = Path(arguments.model)
     architecture = read_architecture(folder)
-    task, rows = _read_evaluation(arguments, architecture)
+    evaluation = _read_evaluation(arguments, architecture)
     if not os.access(folder, os.W_OK):
         raise UserError(f"--model {folder}: cannot write there; copy it to a folder of your own")
     model = load_model(folder, architecture)
@@ -344,29 +361,26 @@ def main(arguments: ExportArguments):
             quantized_path = path.with_name(QUANTIZED_FILE)
             quantize_onnx(path, quantized_path)
             exported[QUANTIZED_FILE] = OnnxModel(quantized_path, model.config)
-            _tell_agreement(compare_answers(model, exported[QUANTIZED_FILE]), told_more=rows is not None)
-        if task is not None and rows is not None:
-            _tell_scores({"torch": model, **exported}, folder, task, rows)
+            _tell_agreement(compare_answers(model, exported[QUANTIZED_FILE]), told_more=evaluation is not None)
+        if evaluation is not None:
+            _tell_scores({"torch": model, **exported}, folder, evaluation)
         _publish(Path(staging), folder / ONNX_FOLDER)
 
 
-def _read_evaluation(
-    arguments: ExportArguments, architecture: str
-) -> tuple[Task, labelled.LabelledData] | tuple[None, None]:
-    """The task of the model and the rows of the evaluation file, if one was given."""
+def _read_evaluation(arguments: ExportArguments, architecture: str) -> "Evaluation | None":
+    """The labelled rows of the evaluation file, if one was given."""
     if arguments.evaluation_file is None:
         if arguments.encoding is not None:
             raise UserError("--encoding is that of an --evaluation_file, but none is given")
-        return None, None
-    if architecture != "TinyBertForSequenceClassification":
-        raise UserError(
-            f"--evaluation_file scores classifiers of texts, but --model {arguments.model} holds {architecture}"
-        )
+        return None
     task = read_task(arguments.model)
-    columns = task.text_column, task.text_pair_column, task.label_column
-    return task, labelled.load_labelled(
-        arguments.evaluation_file, *columns, task.problem_type, arguments.encoding, task.label_names
-    )
+    module = task_module(task.task)
+    from hf_tinybert.configuration_tinybert import AUTO_MAP
+
+    if AUTO_MAP[module.AUTO_CLASS].rpartition(".")[2] != architecture:
+        raise UserError(f"--model {arguments.model} is of the task {task.task}, but its config names {architecture}")
+    given = arguments.evaluation_file, task, arguments.encoding
+    return Evaluation(task, module.load_test(*given), list(module.read_inputs(*given)))
 
 
 def _check(model: "PreTrainedModel", onnx_model: OnnxModel):
@@ -392,23 +406,29 @@ def _tell_agreement(agreement: Agreement, told_more: bool):
         print("random ids are poor evidence: they resemble no text; --evaluation_file compares on labelled text")
 
 
-def _tell_scores(models: dict, folder: Path, task: Task, rows: labelled.LabelledData):
-    """Print the scores of each model, and how often its labels are torch's."""
-    import numpy as np
-
-    tokenizer, labels = load_tokenizer(str(folder)), np.array(rows.labels)
-    expected = None
-    print(f"scores on {rows.source}: {len(labels):,} rows")
+def _tell_scores(models: dict, folder: Path, evaluation: Evaluation):
+    """Print the scores of each model, and how often it answers as torch does."""
+    tokenizer, task = load_tokenizer(str(folder)), evaluation.task
+    read_as_text(tokenizer)
+    module, expected = task_module(task.task), None
+    print(f"scores on {evaluation.data.source}: {len(evaluation.data):,} rows")
     for name, model in models.items():
-        # A text at a time, as a service answers; in int8, what else is in a batch changes the answer.
-        logits, _ = predict_logits(model, tokenizer, rows.texts, rows.pairs, task.max_length, batch_size=1)
-        expected = logits if expected is None else expected
-        scores = score(decide(logits, task.problem_type), labels, task.problem_type)
-        line = "  ".join(f"{metric} {show(metric, value)}" for metric, value in scores.items())
+        finetuned = FineTuned(model, tokenizer, task)
+        scores = module.score_all(finetuned, None, evaluation.data)["model"]
+        answers = [_without_scores(answer) for answer in module.answers(finetuned, evaluation.inputs)[0]]
+        expected = answers if expected is None else expected
+        line = "  ".join(f"{metric} {value:.4f}" for metric, value in scores.items() if isinstance(value, float))
         if task.problem_type != labelled.REGRESSION:
-            same = decide(logits, task.problem_type) == decide(expected, task.problem_type)
-            line += f"  labels as torch {same.mean():.2%}"
+            same = sum(ours == theirs for ours, theirs in zip(answers, expected, strict=True))
+            line += f"  answers as torch {same / max(1, len(answers)):.2%}"
         print(f"  {name:<{len(QUANTIZED_FILE)}}  {line}")
+
+
+def _without_scores(answer):
+    """What was answered, without how sure the model is."""
+    if isinstance(answer, dict):
+        return {key: _without_scores(value) for key, value in answer.items() if key not in ("score", "scores")}
+    return [_without_scores(part) for part in answer] if isinstance(answer, list) else answer
 
 
 def _publish(staging: Path, target: Path):

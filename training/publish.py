@@ -16,8 +16,8 @@ from training.card import CARD_FILE
 from training.errors import UserError
 from training.folder_checks import CODE, OPTIONAL, REQUIRED
 from training.hub import log_in, plain_words
-from training.predict import read_json
 from training.published_card import published_card
+from training.run_folder import read_json
 from training.upload import CONFIG_FILE, Files, PublishedFile, upload
 
 

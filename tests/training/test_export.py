@@ -160,7 +160,7 @@ def test_the_scores_before_and_after_are_those_of_evaluate(made, tmp_path):
     assert scores["accuracy"] == pytest.approx(0.9)
     lines = {line.split()[0]: line.split() for line in printed.splitlines() if " accuracy " in line}
     assert list(lines) == ["torch", "model.onnx", "model_quantized.onnx"]
-    assert lines["torch"][2] == lines["model.onnx"][2] == lines["model_quantized.onnx"][2] == "90.00"
+    assert lines["torch"][2] == lines["model.onnx"][2] == lines["model_quantized.onnx"][2] == "0.9000"
     assert "largest difference from torch" in printed
 
 
@@ -253,7 +253,7 @@ def drop_weight(folder: Path):
         (
             lambda folder: change_config(folder, architectures=["TinyBertModel"]),
             ("--evaluation_file", "test.tsv"),
-            "scores classifiers of texts",
+            "is of the task sequence-classification, but its config names TinyBertModel",
         ),
     ],
 )
