@@ -13,12 +13,17 @@ CARD_FILE = "README.md"
 MODEL_ID = "OWNER/NAME"  # until `publish` knows it
 
 
-def write_card(folder: Path):
-    """Write `README.md`, and `loss_curve.png` where a curve was recorded, into a folder with `eval_results.json`.
+def write_card(folder: Path, results: dict | None = None):
+    """Write `README.md`, and `loss_curve.png` where a curve was recorded, into a model folder.
 
     What is not known (licence, language) is left out rather than guessed.
+
+    Args:
+        folder: Holds the model.
+        results: What to write it from, at least the `task`; `None` reads `eval_results.json` in the folder.
     """
-    results = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+    if results is None:
+        results = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
     if _has_curve(results):
         _draw_loss_curve(results, folder / "loss_curve.png")
     _make_card(folder, results).save(folder / CARD_FILE)
@@ -80,7 +85,13 @@ def _size(shape: list[int]) -> int:
     return size
 
 
+def _is_measured(results: dict) -> bool:
+    return "results" in results or "scores" in results
+
+
 def _results_table(results: dict) -> str:
+    if not _is_measured(results):
+        return "None: the weights come from elsewhere, and nothing has been measured yet."
     if results["task"] == "masked-lm":
         scores = results["results"]
         return _table(
@@ -98,6 +109,8 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def _results_note(results: dict) -> str:
+    if not _is_measured(results):
+        return ""
     note = "The weights are those of the last step; none were picked by score."
     if results["task"] == "masked-lm":
         return f"{note} Losses compare only between models with the same tokenizer."
@@ -124,6 +137,8 @@ def _facts(results: dict) -> str:
     settings = ", ".join(f"`{key}`: {value}" for key, value in results.get("settings", {}).items())
     if settings:
         lines.append(f"Settings: {settings}.")
+    if not lines:
+        lines.append("Not known here: the weights were brought along by `python -m training import`.")
     return "\n\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertTokenizer
 from training.arguments import ImportArguments
+from training.card import write_card
 from training.errors import UserError
 from training.loading import check_vocabulary, load_tokenizer
 from training.run_folder import check_output_dir, publishing
@@ -53,6 +54,7 @@ HEAD_MODULES = {
     "masked-lm": {name: name for name in ("mlm_head.dense", "mlm_head.norm", "mlm_head.decoder")},
     "classification": {"cls_head": "classifier"},
 }
+TASKS_OF_HEADS = {"masked-lm": "masked-lm", "classification": "sequence-classification"}
 HEAD_CLASSES = {
     "masked-lm": (TinyBertForMaskedLM, "AutoModelForMaskedLM"),
     "classification": (TinyBertForSequenceClassification, "AutoModelForSequenceClassification"),
@@ -259,6 +261,7 @@ def main(arguments: ImportArguments):
     with publishing(output_dir) as staging:
         model.save_pretrained(staging)
         tokenizer.save_pretrained(staging)
+        write_card(staging, {"task": TASKS_OF_HEADS[arguments.head]})
     _report(model, arguments, other_heads(state_dict, arguments.head), beside)
 
 
