@@ -457,12 +457,21 @@ def _pool(config: TinyBertConfig, hidden_states: torch.Tensor, attention_mask: t
     return (hidden_states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
 
 
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
-    """Sum of the losses of `logits` (..., C) at `labels` (...), over their number or the given one; -100 is none."""
-    labels = labels.reshape(-1).long()
-    labelled, num_labels = labels != IGNORE_INDEX, logits.shape[-1]
-    _check_range("labels", labels[labelled], num_labels, "num_labels")
-    total = F.cross_entropy(logits.reshape(-1, num_labels).float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+def _cross_entropy(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    num_items_in_batch,
+    names: tuple[str, str] = ("labels", "num_labels"),
+) -> torch.Tensor:
+    """Sum of the losses of `logits` (..., C) at `labels` (...), over their number or the given one; -100 is none.
+
+    `names` are what a caller calls the labels and C.
+    """
+    labels = labels.to(logits.device).reshape(-1).long()
+    labelled, num_classes = labels != IGNORE_INDEX, logits.shape[-1]
+    _check_range(names[0], labels[labelled], num_classes, names[1])
+    logits = logits.reshape(-1, num_classes).float()
+    total = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
     return total / (labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
 
@@ -575,7 +584,7 @@ class TinyBertForTokenClassification(TinyBertPreTrainedModel):
         logits = self.classifier(outputs.last_hidden_state)
         loss = None
         if labels is not None:
-            loss = _cross_entropy(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
+            loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -605,7 +614,7 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
 
         Args:
             start_positions, end_positions (`(batch_size,)`): Index of the first and of the last token of the answer.
-                An index beyond the sequence is ignored, as elsewhere in transformers.
+                One beyond the sequence is ignored, as elsewhere in transformers, and so is -100.
             num_items_in_batch (`int` or tensor, in `kwargs`): The sums of the losses are divided by this. `None`
                 means by the number of answers.
 
@@ -624,7 +633,9 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
         start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(dim=-1)  # (B, S) each
         loss = None
         if start_positions is not None and end_positions is not None:
-            loss = self.loss_function(start_logits, end_logits, start_positions, end_positions, **kwargs)
+            num_items = kwargs.get("num_items_in_batch")
+            start_loss = self._loss(start_logits, "start_positions", start_positions, num_items)
+            loss = (start_loss + self._loss(end_logits, "end_positions", end_positions, num_items)) / 2
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits.contiguous(),
@@ -632,6 +643,11 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+    def _loss(self, logits: torch.Tensor, name: str, positions: torch.Tensor, num_items_in_batch) -> torch.Tensor:
+        """Cross-entropy over the positions of a text; unlike transformers' it is 0 where no answer lies inside."""
+        positions = positions.masked_fill(positions >= logits.shape[-1], IGNORE_INDEX)
+        return _cross_entropy(logits, positions, num_items_in_batch, (name, "sequence_length"))
 
 
 class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
@@ -668,6 +684,11 @@ class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         if inputs is None:
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        if inputs.ndim != (3 if inputs_embeds is None else 4):
+            raise ValueError(
+                f"The input has shape {tuple(inputs.shape)}, but multiple choice takes (batch_size, num_choices, "
+                "sequence_length), and hidden_size after it for `inputs_embeds`."
+            )
         flat_ids, flat_mask, flat_positions, flat_embeds = (
             None if values is None else values.flatten(0, 1)
             for values in (input_ids, attention_mask, position_ids, inputs_embeds)
@@ -683,7 +704,8 @@ class TinyBertForMultipleChoice(TinyBertPreTrainedModel):
         logits = self.classifier(_pool(self.config, outputs.last_hidden_state, flat_mask)).view(inputs.shape[:2])
         loss = None
         if labels is not None:
-            loss = _cross_entropy(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
+            names = ("labels", "num_choices")
+            loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"), names)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

@@ -5,6 +5,7 @@ The tests come from the source distribution of the installed transformers versio
 """
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import transformers
+
+from tests.conformance.skips import why
 
 
 CACHE = Path(__file__).parents[2] / ".cache" / "conformance"
@@ -29,18 +32,23 @@ STAND_INS = {
 
 
 def pip(*words: str):
-    subprocess.run([sys.executable, "-m", "pip", *words, "--quiet", "--disable-pip-version-check"], check=True)
+    if subprocess.run([sys.executable, "-m", "pip", *words, "--quiet", "--disable-pip-version-check"]).returncode:
+        sys.exit(f"cannot fetch transformers' own tests: pip {' '.join(words)} failed")
 
 
 def fetch_suite() -> Path:
-    """The folder to put on the path for `import transformers_suite`; made on the first call, by the network."""
+    """The folder to put on the path for `import transformers_suite`; made on the first call, by the network.
+
+    Raises:
+        SystemExit: If pip cannot fetch it; pip has said why.
+    """
     if not SUITE.exists():
         scratch = CACHE / "download"
-        version = f"transformers=={transformers.__version__}"
-        pip("download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(scratch), version)
-        pip("install", "--target", str(SUITE.parent), "parameterized")
-        (archive,) = scratch.glob("transformers-*.tar.gz")
-        unpack(archive, SUITE.with_suffix(".partial"))
+        version = transformers.__version__
+        pip("download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch), f"transformers=={version}")
+        pip("install", "--upgrade", "--no-deps", "--target", str(SUITE.parent), "parameterized")
+        shutil.rmtree(SUITE.with_suffix(".partial"), ignore_errors=True)
+        unpack(scratch / f"transformers-{version}.tar.gz", SUITE.with_suffix(".partial"))
         SUITE.with_suffix(".partial").rename(SUITE)
     return SUITE.parent
 
@@ -59,11 +67,39 @@ def unpack(archive: Path, folder: Path):
         (package / "__init__.py").touch()
 
 
+class Count:
+    """A pytest plugin that counts how tests ended, and notes each reason for a skip that nobody has judged."""
+
+    def __init__(self):
+        self.outcomes = dict.fromkeys(("passed", "failed", "skipped", "deselected"), 0)
+        self.unknown: dict[str, str] = {}  # reason -> a test skipped for it
+
+    def pytest_deselected(self, items):
+        self.outcomes["deselected"] += len(items)
+
+    def pytest_runtest_logreport(self, report):
+        # Of setups, teardowns and the parts of a test only those that did not pass count beside the test.
+        if not report.passed or (report.when == "call" and not isinstance(report, pytest.SubtestReport)):
+            self.outcomes[report.outcome] += 1
+        if report.skipped:
+            _, _, reason = report.longrepr
+            reason = reason.removeprefix("Skipped: ")
+            if why(reason) is None:
+                self.unknown[reason] = report.nodeid
+
+
 def main(words: list[str]) -> int:
+    """Run the suite; 0 if nothing failed and every skip has a reason that `skips.py` knows."""
     sys.path.insert(0, str(fetch_suite()))
     suite = Path(__file__).with_name("suite.py")
+    count = Count()
     # the suite has markers of its own, so addopts goes without --strict-markers
-    return pytest.main([str(suite), "-o", "addopts=-q", "-p", "no:cacheprovider", *words])
+    status = pytest.main([str(suite), "-o", "addopts=-q", "-p", "no:cacheprovider", *words], plugins=[count])
+    for reason, test in count.unknown.items():
+        print(f"skipped for a reason that tests/conformance/skips.py does not know: {reason} ({test})")
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in count.outcomes.items())
+    print(f"transformers {transformers.__version__}: {counts}")
+    return int(status or bool(count.unknown))
 
 
 if __name__ == "__main__":

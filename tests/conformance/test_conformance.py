@@ -1,27 +1,49 @@
-import subprocess
-import sys
-from pathlib import Path
+"""The runner of transformers' own suite; the suite itself is run by `make test`, after these."""
+
+from types import SimpleNamespace
 
 import pytest
 
-from tests.conformance.__main__ import SUITE, fetch_suite
+from tests.conformance.__main__ import Count
+from tests.conformance.skips import why
 
 
-@pytest.mark.slow
-def test_transformers_own_suite_passes_on_our_classes():
-    if not SUITE.exists():
-        try:
-            fetch_suite()
-        except subprocess.CalledProcessError:
-            pytest.skip("the source distribution of transformers cannot be fetched")
-
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.conformance", "-W", "ignore"],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
+def report(outcome, when="call", reason=""):
+    return SimpleNamespace(
+        when=when,
+        outcome=outcome,
+        passed=outcome == "passed",
+        skipped=outcome == "skipped",
+        longrepr=("suite.py", 1, f"Skipped: {reason}"),
+        nodeid="suite.py::test",
     )
 
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
-    assert " passed" in result.stdout
+
+@pytest.mark.parametrize(
+    ("reason", "known"),
+    [
+        ("test requires accelerator", True),
+        ("This model is not composite", True),
+        ("test requires accelerator and luck", False),
+        ("the weather is bad", False),
+    ],
+)
+def test_skip_is_counted_and_named_unless_its_reason_is_in_the_table(reason, known):
+    count = Count()
+
+    count.pytest_runtest_logreport(report("skipped", when="setup", reason=reason))
+
+    assert count.outcomes["skipped"] == 1
+    assert count.unknown == ({} if known else {reason: "suite.py::test"})
+    assert (why(reason) is not None) is known
+
+
+def test_test_counts_once_and_a_failing_setup_counts_as_a_failure():
+    count = Count()
+
+    for when in ("setup", "call", "teardown"):
+        count.pytest_runtest_logreport(report("passed", when))
+    count.pytest_runtest_logreport(report("failed", "setup"))
+    count.pytest_deselected([1, 2])
+
+    assert count.outcomes == {"passed": 1, "failed": 1, "skipped": 0, "deselected": 2}

@@ -40,8 +40,14 @@ HEADS = [
     (TinyBertModel, AutoModel),
     (TinyBertForMaskedLM, AutoModelForMaskedLM),
     (TinyBertForSequenceClassification, AutoModelForSequenceClassification),
+    (TinyBertForTokenClassification, AutoModelForTokenClassification),
+    (TinyBertForQuestionAnswering, AutoModelForQuestionAnswering),
+    (TinyBertForMultipleChoice, AutoModelForMultipleChoice),
 ]
 ALL_CLASSES = [model_class for model_class, _ in HEADS]
+OF_TEXTS = [TinyBertForSequenceClassification, TinyBertForMultipleChoice]  # one answer a text, not one a token
+# Pooling matters to classifiers of texts alone.
+CLASSES_AND_POOLINGS = [*((each, "cls") for each in ALL_CLASSES), *((each, "mean") for each in OF_TEXTS)]
 VARIANTS = [
     {"norm_placement": norm, "position_embedding_type": position}
     for norm in ("post", "pre")
@@ -58,9 +64,43 @@ def make_batch(batch_size=3, sequence_length=12, vocab_size=50):
     return input_ids, attention_mask
 
 
+def inputs_for(model_class, input_ids, **others):
+    """Inputs of a class as keywords: multiple choice gets each text beside another of the same length, (B, 2, S)."""
+    if model_class is not TinyBertForMultipleChoice:
+        return {"input_ids": input_ids, **others}
+    others = {name: None if value is None else torch.stack((value, value), 1) for name, value in others.items()}
+    return {"input_ids": torch.stack((input_ids, input_ids % 49 + 1), 1), **others}
+
+
+def labels_for(model_class, batch_size=3, sequence_length=12):
+    """Random labels as keywords; some of a class that labels tokens are -100, and some answers end too late."""
+
+    def classes(count, *shape):
+        return torch.randint(count, shape, generator=torch.Generator().manual_seed(5))
+
+    if model_class is TinyBertForQuestionAnswering:
+        positions = classes(sequence_length, 2, batch_size)
+        positions[1, 0] = sequence_length + 3
+        return {"start_positions": positions[0], "end_positions": positions[1]}
+    if model_class in OF_TEXTS:
+        return {"labels": classes(2, batch_size)}
+    labels = classes(2, batch_size, sequence_length)
+    labels[0, ::2] = labels[1, 3:] = -100
+    return {"labels": labels}
+
+
 def first_output(model, *args, **kwargs):
     with torch.no_grad():
         return model(*args, **kwargs)[0]
+
+
+def answer(model, input_ids, **others):
+    """What a model of any class says about texts: one row a text, or one (B, S, ...) a token."""
+    with torch.no_grad():
+        outputs = model(**inputs_for(type(model), input_ids, **others))
+    if isinstance(model, TinyBertForQuestionAnswering):
+        return torch.stack((outputs.start_logits, outputs.end_logits), dim=-1)
+    return outputs[0]
 
 
 def assert_close(actual, expected, tolerance=1e-5):
@@ -251,25 +291,21 @@ def masks_by_name():
 
 
 @pytest.mark.parametrize("mask_name", ["none", "2-D", "4-D bool", "4-D additive"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("model_class, pooling", CLASSES_AND_POOLINGS)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
-def test_eager_and_sdpa_agree(tiny_model, variant, pooling, mask_name):
-    model = tiny_model(TinyBertForSequenceClassification, classifier_pooling=pooling, **variant)
+def test_eager_and_sdpa_agree(tiny_model, variant, model_class, pooling, mask_name):
+    model = tiny_model(model_class, classifier_pooling=pooling, **variant)
     input_ids, padding = make_batch()
     mask = masks_by_name()[mask_name]
-    real = padding.bool() if mask_name == "2-D" else torch.ones_like(padding).bool()
+    real = padding.bool() if mask_name == "2-D" and model_class not in OF_TEXTS else ...
     results = {}
     for name in ("eager", "sdpa"):
         model.set_attn_implementation(name)
-        with torch.no_grad():
-            results[name] = model(input_ids, attention_mask=mask, output_hidden_states=True)
+        results[name] = answer(model, input_ids, attention_mask=mask)
 
-    assert_close(results["eager"].logits, results["sdpa"].logits)
-    assert_close(results["eager"].hidden_states[-1][real], results["sdpa"].hidden_states[-1][real])
+    assert_close(results["eager"][real], results["sdpa"][real])
     if mask is not None:
-        assert not torch.allclose(
-            results["sdpa"].hidden_states[-1], first_output(model.tinybert, input_ids), atol=1e-3
-        )
+        assert not torch.allclose(results["sdpa"], answer(model, input_ids), atol=1e-3)
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
@@ -371,18 +407,18 @@ def test_hidden_states_are_layers_plus_one_and_end_with_the_last(tiny_model, nor
 @pytest.mark.parametrize("where", ["argument", "config"])
 def test_return_dict_false_gives_a_tuple_of_the_same(tiny_model, model_class, where):
     model = tiny_model(model_class)
-    input_ids, _ = make_batch()
-    expected = first_output(model, input_ids)
+    inputs = inputs_for(model_class, make_batch()[0])
+    expected = [value for value in model(**inputs).to_tuple() if value is not None]
 
     if where == "config":
         model.config.return_dict = False
-        outputs = model(input_ids, output_hidden_states=True)
+        outputs = model(**inputs, output_hidden_states=True)
     else:
-        outputs = model(input_ids, output_hidden_states=True, return_dict=False)
+        outputs = model(**inputs, output_hidden_states=True, return_dict=False)
 
-    assert type(outputs) is tuple and len(outputs) == 2
-    assert torch.equal(outputs[0], expected)
-    assert len(outputs[1]) == 3
+    assert type(outputs) is tuple and len(outputs) == len(expected) + 1
+    assert all(torch.equal(*pair) for pair in zip(outputs, expected, strict=False))
+    assert len(outputs[-1]) == 3
 
 
 @pytest.mark.parametrize("model_class", ALL_CLASSES)
@@ -392,13 +428,15 @@ def test_embeddings_in_place_of_ids_and_explicit_positions_change_nothing(
 ):
     model = tiny_model(model_class, position_embedding_type=position_embedding_type)
     input_ids, mask = make_batch()
-    expected = first_output(model, input_ids, attention_mask=mask)
+    expected = answer(model, input_ids, attention_mask=mask)
     counted = torch.stack([torch.arange(12), torch.arange(12), (torch.arange(12) - 4).clamp(min=0)])
 
-    embeds = model.get_input_embeddings()(input_ids)
-    assert torch.equal(first_output(model, inputs_embeds=embeds, attention_mask=mask), expected)
-    assert torch.equal(first_output(model, input_ids, attention_mask=mask, position_ids=counted), expected)
-    other = first_output(model, input_ids, attention_mask=mask, position_ids=counted * 2)
+    inputs = inputs_for(model_class, input_ids, attention_mask=mask)
+    inputs["inputs_embeds"] = model.get_input_embeddings()(inputs.pop("input_ids"))
+    first = expected[..., 0] if model_class is TinyBertForQuestionAnswering else expected
+    assert torch.equal(first_output(model, **inputs), first)
+    assert torch.equal(answer(model, input_ids, attention_mask=mask, position_ids=counted), expected)
+    other = answer(model, input_ids, attention_mask=mask, position_ids=counted * 2)
     assert not torch.allclose(other, expected, atol=1e-4)
 
 
@@ -410,42 +448,50 @@ def test_rotary_attention_sees_distances_only(tiny_model):
     assert_close(first_output(model, input_ids, position_ids=positions + 9), first_output(model, input_ids))
 
 
-def test_ids_and_embeddings_together_or_neither_are_refused(tiny_model):
-    model = tiny_model(TinyBertModel)
+@pytest.mark.parametrize("model_class", ALL_CLASSES)
+def test_ids_and_embeddings_together_or_neither_are_refused(tiny_model, model_class):
+    model = tiny_model(model_class)
+    ids = torch.ones(1, 2, 3, dtype=torch.long)
+    ids = ids if model_class is TinyBertForMultipleChoice else ids[0]
     with pytest.raises(ValueError, match="exactly one"):
         model()
     with pytest.raises(ValueError, match="exactly one"):
-        model(torch.ones(1, 3, dtype=torch.long), inputs_embeds=torch.zeros(1, 3, 16))
+        model(ids, inputs_embeds=torch.zeros(*ids.shape, 16))
+
+
+@pytest.mark.parametrize("given", ["input_ids", "inputs_embeds"])
+def test_texts_without_a_dimension_of_choices_are_refused_by_their_shape(tiny_model, given):
+    model = tiny_model(TinyBertForMultipleChoice)
+    input_ids, _ = make_batch()
+    inputs = input_ids if given == "input_ids" else model.get_input_embeddings()(input_ids)
+
+    with pytest.raises(ValueError, match=r"\(3, 12.*num_choices"):
+        model(**{given: inputs})
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_no_mask_equals_ones_of_any_type(tiny_model, pooling, attn_implementation):
-    model = tiny_model(
-        TinyBertForSequenceClassification, classifier_pooling=pooling, attn_implementation=attn_implementation
-    )
+@pytest.mark.parametrize("model_class, pooling", CLASSES_AND_POOLINGS)
+def test_no_mask_equals_ones_of_any_type(tiny_model, model_class, pooling, attn_implementation):
+    model = tiny_model(model_class, classifier_pooling=pooling, attn_implementation=attn_implementation)
     input_ids, mask = make_batch()
-    without = first_output(model, input_ids)
-    padded = first_output(model, input_ids, attention_mask=mask)
+    without = answer(model, input_ids)
+    padded = answer(model, input_ids, attention_mask=mask)
 
     assert not torch.allclose(without[1:], padded[1:], atol=1e-3)
     for dtype in (torch.bool, torch.int32, torch.int64, torch.float32):
-        assert_close(first_output(model, input_ids, attention_mask=torch.ones_like(mask, dtype=dtype)), without, 1e-6)
-        assert torch.equal(first_output(model, input_ids, attention_mask=mask.to(dtype)), padded)
+        assert_close(answer(model, input_ids, attention_mask=torch.ones_like(mask, dtype=dtype)), without, 1e-6)
+        assert torch.equal(answer(model, input_ids, attention_mask=mask.to(dtype)), padded)
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("model_class, pooling", CLASSES_AND_POOLINGS)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
-def test_padding_changes_nothing(tiny_model, variant, pooling, attn_implementation):
+def test_padding_changes_nothing(tiny_model, variant, model_class, pooling, attn_implementation):
     model = tiny_model(
-        TinyBertForSequenceClassification,
-        classifier_pooling=pooling,
-        attn_implementation=attn_implementation,
-        **variant,
-    )
+        model_class, classifier_pooling=pooling, attn_implementation=attn_implementation, **variant
+    )  # fmt: skip
     text = torch.randint(1, 50, (1, 8))
-    expected_logits, expected_hidden = first_output(model, text), first_output(model.tinybert, text)
+    expected = answer(model, text)
 
     for left in (0, 3, 5):
         # padded to the same length on both sides, with ids other than the padding id: only the mask may count
@@ -453,9 +499,8 @@ def test_padding_changes_nothing(tiny_model, variant, pooling, attn_implementati
         input_ids[:, left : left + 8] = text
         mask = torch.zeros_like(input_ids)
         mask[:, left : left + 8] = 1
-        assert_close(first_output(model, input_ids, attention_mask=mask), expected_logits)
-        hidden = first_output(model.tinybert, input_ids, attention_mask=mask)
-        assert_close(hidden[:, left : left + 8], expected_hidden)
+        padded = answer(model, input_ids, attention_mask=mask)
+        assert_close(padded if model_class in OF_TEXTS else padded[:, left : left + 8], expected)
 
 
 def test_left_padding_may_fill_a_row_to_the_longest_length(tiny_model):
@@ -468,14 +513,14 @@ def test_left_padding_may_fill_a_row_to_the_longest_length(tiny_model):
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("model_class, pooling", CLASSES_AND_POOLINGS)
 @pytest.mark.parametrize("mask_kind", ["2-D", "4-D bool", "4-D additive", "4-D additive, infinite"])
 @pytest.mark.parametrize("norm_placement", ["post", "pre"])
 def test_row_of_padding_is_finite_with_its_gradients(
-    tiny_model, norm_placement, mask_kind, pooling, attn_implementation
+    tiny_model, norm_placement, mask_kind, model_class, pooling, attn_implementation
 ):
     model = tiny_model(
-        TinyBertForSequenceClassification,
+        model_class,
         classifier_pooling=pooling,
         attn_implementation=attn_implementation,
         norm_placement=norm_placement,
@@ -489,25 +534,40 @@ def test_row_of_padding_is_finite_with_its_gradients(
         lowest = -torch.inf if "infinite" in mask_kind else torch.finfo(torch.float32).min
         mask = torch.zeros(mask.shape).masked_fill(~mask, lowest)
 
-    outputs = model(input_ids, attention_mask=mask, output_hidden_states=True)
-    outputs.logits.sum().backward()
+    outputs = model(**inputs_for(model_class, input_ids, attention_mask=mask), output_hidden_states=True)
+    sum(value.sum() for value in outputs.to_tuple() if isinstance(value, torch.Tensor)).backward()
 
-    assert all(states.isfinite().all() for states in (outputs.logits, *outputs.hidden_states))
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    assert_close(outputs.logits[:1], model(input_ids[:1]).logits)
+    values = [value for value in outputs.to_tuple() if isinstance(value, torch.Tensor)]
+    assert all(states.isfinite().all() for states in (*values, *outputs.hidden_states))
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert gradients[next(name for name in gradients if "token_embeddings" in name)].abs().sum() > 0
+    assert_close(answer(model, input_ids, attention_mask=mask)[:1], answer(model, input_ids[:1]))
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("model_class", ALL_CLASSES)
-def test_single_row_equals_its_row_in_a_batch(tiny_model, model_class, attn_implementation):
-    model = tiny_model(model_class, attn_implementation=attn_implementation)
+@pytest.mark.parametrize("model_class, pooling", CLASSES_AND_POOLINGS)
+def test_single_row_equals_its_row_in_a_batch(tiny_model, model_class, pooling, attn_implementation):
+    model = tiny_model(model_class, classifier_pooling=pooling, attn_implementation=attn_implementation)
     input_ids, mask = make_batch()
-    batch = first_output(model, input_ids, attention_mask=mask)
+    batch = answer(model, input_ids, attention_mask=mask)
 
     for row in range(3):
-        alone = first_output(model, input_ids[row : row + 1], attention_mask=mask[row : row + 1])
-        real = ... if batch.shape[1] != 12 else mask[row].bool()
+        alone = answer(model, input_ids[row : row + 1], attention_mask=mask[row : row + 1])
+        real = ... if model_class in OF_TEXTS else mask[row].bool()
         assert_close(batch[row][real], alone[0][real])
+
+
+def test_multiple_choice_scores_each_choice_as_a_text_by_itself(tiny_model):
+    model = tiny_model(TinyBertForMultipleChoice)
+    input_ids = torch.randint(1, 50, (2, 3, 7))
+
+    scores = first_output(model, input_ids)
+
+    assert scores.shape == (2, 3)
+    for row in range(2):
+        for choice in range(3):
+            assert_close(first_output(model, input_ids[row : row + 1, choice : choice + 1])[0, 0], scores[row, choice])
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
@@ -540,12 +600,12 @@ def test_model_takes_what_the_tokenizer_gives_for_a_pair(tiny_model, tiny_tokeni
     encoded = tiny_tokenizer(*texts, return_tensors="pt", padding=True)
     with_segments = tiny_tokenizer(*texts, return_tensors="pt", padding=True, return_token_type_ids=True)
 
-    outputs = first_output(model, **encoded)
+    outputs = answer(model, **encoded)
 
     assert encoded["input_ids"].shape[0] == 2 and encoded["attention_mask"].min() == 0
     assert outputs.shape[0] == 2 and outputs.isfinite().all()
     assert with_segments["token_type_ids"].max() == 1  # BERT's third input, which this model does without
-    assert torch.equal(first_output(model, **with_segments), outputs)
+    assert torch.equal(answer(model, **with_segments), outputs)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -557,7 +617,8 @@ def test_model_takes_what_the_tokenizer_gives_for_a_pair(tiny_model, tiny_tokeni
 @pytest.mark.parametrize("wrong_id", [50, 999, -1])
 def test_token_id_out_of_range_is_named_with_the_limit(tiny_model, model_class, wrong_id):
     with pytest.raises(ValueError, match=rf"`input_ids` holds {wrong_id}\b.*`vocab_size` is 50"):
-        tiny_model(model_class)(torch.tensor([[1, wrong_id, 2]]))
+        ids = torch.tensor([[1, wrong_id, 2]])
+        tiny_model(model_class)(ids[None] if model_class is TinyBertForMultipleChoice else ids)
 
 
 @pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
@@ -594,9 +655,146 @@ def test_masked_lm_label_out_of_range_is_named_with_the_limit(tiny_model, wrong_
 
 
 @pytest.mark.parametrize("wrong_label", [2, -1])
-def test_class_label_out_of_range_is_named_with_the_limit(tiny_model, wrong_label):
-    with pytest.raises(ValueError, match=rf"`labels` holds {wrong_label}\b.*`num_labels` is 2"):
-        tiny_model(TinyBertForSequenceClassification)(torch.tensor([[1, 2]]), labels=torch.tensor([wrong_label]))
+@pytest.mark.parametrize(
+    "model_class, limit_name",
+    [
+        (TinyBertForSequenceClassification, "num_labels"),
+        (TinyBertForTokenClassification, "num_labels"),
+        (TinyBertForMultipleChoice, "num_choices"),
+    ],
+)
+def test_class_label_out_of_range_is_named_with_the_limit(tiny_model, model_class, limit_name, wrong_label):
+    labels = torch.tensor([[wrong_label, -100]] if model_class is TinyBertForTokenClassification else [wrong_label])
+    with pytest.raises(ValueError, match=rf"`labels` holds {wrong_label}\b.*`{limit_name}` is 2"):
+        tiny_model(model_class)(**inputs_for(model_class, torch.tensor([[1, 2]])), labels=labels)
+
+
+@pytest.mark.parametrize("name", ["start_positions", "end_positions"])
+def test_negative_position_of_an_answer_is_named(tiny_model, name):
+    positions = {"start_positions": torch.tensor([0]), "end_positions": torch.tensor([0]), name: torch.tensor([-1])}
+    with pytest.raises(ValueError, match=rf"`{name}` holds -1\b.*`sequence_length` is 2"):
+        tiny_model(TinyBertForQuestionAnswering)(torch.tensor([[1, 2]]), **positions)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Losses of every head
+# ---------------------------------------------------------------------------------------------------------------------
+
+WITH_LOSS = ALL_CLASSES[1:]
+
+
+def expected_loss(model_class, outputs, labels, reduction="mean"):
+    """By torch's own cross entropy, from what the model says and the labels."""
+    if model_class is TinyBertForQuestionAnswering:
+        inside = {name: positions < 12 for name, positions in labels.items()}
+        losses = [
+            F.cross_entropy(logits[inside[name]], labels[name][inside[name]], reduction=reduction)
+            for name, logits in (("start_positions", outputs.start_logits), ("end_positions", outputs.end_logits))
+        ]
+        return sum(losses) / 2
+    logits, labels = outputs.logits.flatten(0, -2), labels["labels"].flatten()
+    return F.cross_entropy(logits[labels != -100], labels[labels != -100], reduction=reduction)
+
+
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_loss_is_cross_entropy_over_what_is_labelled(tiny_model, model_class):
+    model = tiny_model(model_class)
+    input_ids, mask = make_batch()
+    labels = labels_for(model_class)
+
+    outputs = model(**inputs_for(model_class, input_ids, attention_mask=mask), **labels)
+
+    assert_close(outputs.loss, expected_loss(model_class, outputs, labels), 1e-6)
+    assert outputs.loss > 0.1
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", [int, torch.tensor])
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_sum_of_losses_is_divided_by_num_items_in_batch(tiny_model, model_class, kind, training):
+    model = without_dropout(model_class, tiny_model).train(training)
+    inputs, labels = inputs_for(model_class, make_batch()[0]), labels_for(model_class)
+    outputs = model.eval()(**inputs)
+
+    loss = model.train(training)(**inputs, **labels, num_items_in_batch=kind(7)).loss
+
+    assert_close(loss, expected_loss(model_class, outputs, labels, "sum") / 7)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("num_items_in_batch", [None, 7])
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_batch_without_labels_gives_loss_zero_and_zero_gradients(
+    tiny_model, model_class, num_items_in_batch, training
+):
+    model = tiny_model(model_class).train(training)
+    labels = {name: torch.full_like(values, -100) for name, values in labels_for(model_class).items()}
+
+    loss = model(
+        **inputs_for(model_class, make_batch()[0]), **labels, num_items_in_batch=num_items_in_batch
+    ).loss  # fmt: skip
+
+    assert loss.item() == 0
+    assert all((gradient == 0).all() for gradient in gradients(model, loss).values())
+
+
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_accumulated_gradients_equal_those_of_one_batch(tiny_model, model_class):
+    model = without_dropout(model_class, tiny_model).train()
+    inputs, labels = inputs_for(model_class, make_batch()[0]), labels_for(model_class)
+    if model_class is TinyBertForQuestionAnswering:
+        labels["end_positions"] = labels["start_positions"]  # one number of items cannot be that of two kinds
+    whole = gradients(model, model(**inputs, **labels).loss)
+    num_items = int((next(iter(labels.values())) != -100).sum())
+
+    parts = [
+        gradients(
+            model,
+            model(
+                **{name: values[rows] for name, values in (inputs | labels).items()}, num_items_in_batch=num_items
+            ).loss,
+        )
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+
+    for name, gradient in whole.items():
+        assert_close(parts[0][name] + parts[1][name], gradient, 1e-6)
+
+
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_loss_is_a_number_under_bfloat16_autocast(tiny_model, model_class):
+    model = without_dropout(model_class, tiny_model).train()
+    inputs = inputs_for(model_class, make_batch()[0]) | labels_for(model_class)
+    exact = model(**inputs).loss
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(**inputs).loss
+
+    assert loss.dtype == torch.float32
+    assert_close(loss, exact, 0.1)
+
+
+@pytest.mark.parametrize("outside", [12, 99, -100])
+def test_end_of_an_answer_outside_the_sequence_leaves_its_start(tiny_model, outside):
+    model = tiny_model(TinyBertForQuestionAnswering)
+    input_ids, _ = make_batch(batch_size=2)
+    starts, ends = torch.tensor([3, 5]), torch.tensor([4, outside])
+
+    outputs = model(input_ids, start_positions=starts, end_positions=ends)
+
+    of_start = F.cross_entropy(outputs.start_logits, starts)
+    of_end = F.cross_entropy(outputs.end_logits[:1], ends[:1])
+    assert_close(outputs.loss, (of_start + of_end) / 2, 1e-6)
+
+
+def test_positions_with_a_dimension_to_spare_give_the_same_loss(tiny_model):
+    """As torch's DataParallel hands them on."""
+    model = tiny_model(TinyBertForQuestionAnswering)
+    input_ids, _ = make_batch()
+    labels = labels_for(TinyBertForQuestionAnswering)
+    with_dimension = {name: positions[:, None] for name, positions in labels.items()}
+
+    assert torch.equal(model(input_ids, **with_dimension).loss, model(input_ids, **labels).loss)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -645,48 +843,6 @@ def test_masked_lm_logits_are_left_out_only_in_train_mode_with_labels(tiny_model
     assert model.train()(input_ids).logits.shape == (3, 12, 50)
     assert model.eval()(input_ids, labels=labels).logits.shape == (3, 12, 50)
     assert model.eval()(input_ids).logits.shape == (3, 12, 50)
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("kind", [int, torch.tensor])
-def test_masked_lm_loss_is_divided_by_num_items_in_batch(tiny_model, kind, training):
-    model = without_dropout(TinyBertForMaskedLM, tiny_model).train(training)
-    input_ids, mask, labels = masked_lm_batch()
-    count = int((labels != -100).sum())
-
-    mean = model(input_ids, attention_mask=mask, labels=labels).loss
-    loss = model(input_ids, attention_mask=mask, labels=labels, num_items_in_batch=kind(4 * count)).loss
-
-    assert_close(loss, mean / 4, 1e-6)
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("num_items_in_batch", [None, 7])
-def test_batch_without_labels_gives_loss_zero_and_zero_gradients(tiny_model, num_items_in_batch, training):
-    model = tiny_model(TinyBertForMaskedLM).train(training)
-    input_ids, mask, _ = masked_lm_batch()
-
-    loss = model(
-        input_ids,
-        attention_mask=mask,
-        labels=torch.full_like(input_ids, -100),
-        num_items_in_batch=num_items_in_batch,
-    ).loss
-
-    assert loss.item() == 0
-    assert all((gradient == 0).all() for gradient in gradients(model, loss).values())
-
-
-def test_masked_lm_loss_is_a_number_under_bfloat16_autocast(tiny_model):
-    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
-    input_ids, mask, labels = masked_lm_batch()
-    exact = model(input_ids, attention_mask=mask, labels=labels).loss
-
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = model(input_ids, attention_mask=mask, labels=labels).loss
-
-    assert loss.dtype == torch.float32
-    assert_close(loss, exact, 0.1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -768,28 +924,6 @@ def test_accumulated_classification_gradients_equal_those_of_one_batch(tiny_mode
         assert_close(parts[0][name] + parts[1][name], gradient, 1e-6)
 
 
-def test_accumulated_masked_lm_gradients_equal_those_of_one_batch(tiny_model):
-    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
-    input_ids, mask, labels = masked_lm_batch()
-    whole = gradients(model, model(input_ids, attention_mask=mask, labels=labels).loss)
-
-    parts = [
-        gradients(
-            model,
-            model(
-                input_ids[rows],
-                attention_mask=mask[rows],
-                labels=labels[rows],
-                num_items_in_batch=(labels != -100).sum(),
-            ).loss,
-        )
-        for rows in (slice(0, 1), slice(1, 3))
-    ]
-
-    for name, gradient in whole.items():
-        assert_close(parts[0][name] + parts[1][name], gradient, 1e-6)
-
-
 def test_mean_pooling_is_the_mean_over_attended_tokens(tiny_model):
     model = tiny_model(TinyBertForSequenceClassification, classifier_pooling="mean")
     input_ids, mask = make_batch()
@@ -812,7 +946,8 @@ def test_gradient_checkpointing_changes_no_gradient(tiny_model, variant):
     calls = []
     model.tinybert.layers[0].attention.register_forward_pre_hook(lambda *_: calls.append(1))
 
-    model.activation_checkpointing_enable()
+    # renamed on the way from the oldest to the newest version of transformers supported
+    (getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable)()
     actual = gradients(model, model(input_ids, attention_mask=mask, labels=labels).loss)
 
     assert len(calls) == 2  # forward, and again in backward: checkpointing was on
@@ -883,7 +1018,7 @@ def test_reload_is_equal_to_the_bit_and_silent(
 ):
     model = tiny_model(model_class, tie_word_embeddings=tied).to(dtype)
     input_ids, mask = make_batch()
-    expected = first_output(model, input_ids, attention_mask=mask)
+    expected = answer(model, input_ids, attention_mask=mask)
     model.save_pretrained(tmp_path)
     capfd.readouterr()
 
@@ -891,8 +1026,10 @@ def test_reload_is_equal_to_the_bit_and_silent(
         loaded = loader.from_pretrained(tmp_path)
         assert type(loaded) is model_class
         assert loaded.dtype == dtype and not loaded.training
-        assert torch.equal(first_output(loaded, input_ids, attention_mask=mask), expected)
         weights = loaded.state_dict()
+        outputs = answer(loaded, input_ids, attention_mask=mask)
+        # The last bit of a single score depends on where in memory its weights lie (torch 2.13 on CPU).
+        assert_close(outputs, expected, 1e-6 if model_class is TinyBertForMultipleChoice else 0)
         assert all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
     assert log.text == "" and not recwarn.list
     assert "warn" not in capfd.readouterr().err.lower()
@@ -913,17 +1050,11 @@ def test_saved_folder_names_every_head_and_holds_the_code(tiny_model, tmp_path, 
 
 
 def test_every_auto_class_of_the_auto_map_leads_to_its_class(tiny_config):
-    heads = [
-        *HEADS,
-        (TinyBertForTokenClassification, AutoModelForTokenClassification),
-        (TinyBertForQuestionAnswering, AutoModelForQuestionAnswering),
-        (TinyBertForMultipleChoice, AutoModelForMultipleChoice),
-    ]
     assert {name.rpartition(".")[2] for name in AUTO_MAP.values()} == {
         "TinyBertConfig",
-        *(model_class.__name__ for model_class, _ in heads),
+        *(model_class.__name__ for model_class in ALL_CLASSES),
     }
-    for model_class, auto_class in heads:
+    for model_class, auto_class in HEADS:
         assert AUTO_MAP[auto_class.__name__] == f"modeling_tinybert.{model_class.__name__}"
         assert type(auto_class.from_config(tiny_config())) is model_class
 
@@ -958,7 +1089,7 @@ def test_bare_encoder_loads_from_a_head_and_a_head_from_the_bare_encoder(tiny_mo
     assert torch.equal(first_output(with_head.tinybert, input_ids), expected)
 
 
-@pytest.mark.parametrize("saved_class", [TinyBertForMaskedLM, TinyBertForSequenceClassification])
+@pytest.mark.parametrize("saved_class", ALL_CLASSES)
 def test_bare_encoder_leaves_the_head_of_a_folder_behind_without_a_warning(tiny_model, tmp_path, log, saved_class):
     tiny_model(saved_class).save_pretrained(tmp_path)
 
@@ -967,16 +1098,57 @@ def test_bare_encoder_leaves_the_head_of_a_folder_behind_without_a_warning(tiny_
     assert log.text == ""
 
 
-def test_weights_that_no_class_knows_and_new_heads_are_still_reported(tiny_model, tmp_path, log):
+def test_weights_that_no_class_knows_are_still_reported(tiny_model, tmp_path, log):
     model = tiny_model(TinyBertForMaskedLM)
     model.save_pretrained(tmp_path, state_dict={**model.state_dict(), "mlm_head.extra.weight": torch.zeros(2)})
 
     AutoModel.from_pretrained(tmp_path)
-    assert "mlm_head.extra.weight" in log.text
-    log.clear()
 
-    AutoModelForSequenceClassification.from_pretrained(tmp_path)
-    assert "classifier.weight" in log.text and "mlm_head.dense" not in log.text
+    assert "mlm_head.extra.weight" in log.text
+
+
+HEAD_NAMES = {
+    TinyBertModel: None,
+    TinyBertForMaskedLM: "mlm_head",
+    TinyBertForSequenceClassification: "classifier",
+    TinyBertForTokenClassification: "classifier",
+    TinyBertForQuestionAnswering: "qa_outputs",
+    TinyBertForMultipleChoice: "classifier",
+}
+
+
+@pytest.mark.parametrize("saved_class", ALL_CLASSES)
+@pytest.mark.parametrize("model_class", WITH_LOSS)
+def test_loading_from_another_heads_folder_reports_the_new_head_alone(
+    tiny_model, tmp_path, log, saved_class, model_class
+):
+    if saved_class is not model_class and HEAD_NAMES[saved_class] == HEAD_NAMES[model_class]:
+        pytest.skip("heads of one name, as in BERT: the other's weights are taken where their shape fits")
+    saved = tiny_model(saved_class)
+    saved.save_pretrained(tmp_path)
+
+    loaded = model_class.from_pretrained(tmp_path)
+
+    heads = {name.partition(".")[0] for name, _ in loaded.named_parameters()} - {"tinybert"}
+    told = {head for head in {"mlm_head", "classifier", "qa_outputs"} if head in log.text}
+    assert told == (set() if saved_class is model_class else heads == {HEAD_NAMES[model_class]} and heads)
+    encoder = saved if saved_class is TinyBertModel else saved.tinybert
+    assert all(
+        torch.equal(tensor, loaded.tinybert.state_dict()[name]) for name, tensor in encoder.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize("saved_class", [TinyBertForSequenceClassification, TinyBertForTokenClassification])
+def test_classifier_of_another_shape_is_refused_by_name(tiny_model, tmp_path, log, saved_class):
+    tiny_model(saved_class).save_pretrained(tmp_path)
+
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        TinyBertForMultipleChoice.from_pretrained(tmp_path)
+
+    assert "classifier.weight" in log.text
+    assert (
+        TinyBertForMultipleChoice.from_pretrained(tmp_path, ignore_mismatched_sizes=True).classifier.out_features == 1
+    )
 
 
 REMOTE_CODE_SCRIPT = """
@@ -985,37 +1157,41 @@ from pathlib import Path
 
 sys.modules["hf_tinybert"] = None  # the package cannot be imported, wherever it is installed
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+import transformers
+from transformers import AutoConfig
 
 assert sys.modules["hf_tinybert"] is None
 start = Path(sys.argv[1])
 inputs = torch.load(start / "inputs.pt", weights_only=True)
-for auto_class in (AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification):
-    name = auto_class.__name__
+for name, batch in inputs["batches"].items():
+    auto_class = getattr(transformers, name)
     folders = [start / name, start / f"{name} again", start / f"{name} third"]
     for folder, following in zip(folders, [*folders[1:], None]):
         assert type(AutoConfig.from_pretrained(folder, trust_remote_code=True)).__name__ == "TinyBertConfig"
         model = auto_class.from_pretrained(folder, trust_remote_code=True)
         assert type(model).__module__.startswith("transformers_modules."), type(model).__module__
         with torch.no_grad():
-            outputs = model(**inputs["batch"])[0]
-        assert torch.equal(outputs, inputs[name]), f"{folder}: other numbers"
+            outputs = model(**batch)[0]
+        tolerance = 1e-6 if name == "AutoModelForMultipleChoice" else 0
+        assert (outputs - inputs[name]).abs().max() <= tolerance, f"{folder}: other numbers"
         if following:
             model.save_pretrained(following)
 # one folder, every Auto class
-for auto_class in (AutoModel, AutoModelForMaskedLM):
-    auto_class.from_pretrained(start / "AutoModelForMaskedLM third", trust_remote_code=True)
+for name in ("AutoModel", "AutoModelForMaskedLM"):
+    getattr(transformers, name).from_pretrained(start / "AutoModelForMaskedLM third", trust_remote_code=True)
 print("all equal")
 """
 
 
 def test_clean_process_without_the_package_loads_saves_and_loads_again(tiny_model, tmp_path):
     input_ids, mask = make_batch()
-    inputs = {"batch": {"input_ids": input_ids, "attention_mask": mask}}
+    inputs = {"batches": {}}
     for model_class, auto_class in HEADS:
         model = tiny_model(model_class, position_embedding_type="rotary", norm_placement="pre")
         model.save_pretrained(tmp_path / auto_class.__name__)
-        inputs[auto_class.__name__] = first_output(model, input_ids, attention_mask=mask)
+        batch = inputs_for(model_class, input_ids, attention_mask=mask)
+        inputs["batches"][auto_class.__name__] = batch
+        inputs[auto_class.__name__] = first_output(model, **batch)
     torch.save(inputs, tmp_path / "inputs.pt")
     (tmp_path / "script.py").write_text(REMOTE_CODE_SCRIPT, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -1034,7 +1210,7 @@ def test_clean_process_without_the_package_loads_saves_and_loads_again(tiny_mode
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "all equal"
     assert "warn" not in result.stderr.lower(), result.stderr
-    for auto_class in ("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"):
+    for auto_class in inputs["batches"]:
         for folder in (f"{auto_class} again", f"{auto_class} third"):
             assert TinyBertConfig.from_pretrained(tmp_path / folder).auto_map == AUTO_MAP
             assert {name: (tmp_path / folder / name).read_bytes() for name in package_files()} == package_files()
@@ -1112,4 +1288,4 @@ def test_forward_signatures_name_the_columns_that_trainer_keeps():
     for model_class in ALL_CLASSES:
         names = list(inspect.signature(model_class.forward).parameters)
         assert names[1:5] == ["input_ids", "attention_mask", "position_ids", "inputs_embeds"]
-        assert ("labels" in names) is (model_class is not TinyBertModel)
+        assert set(labels_for(model_class)) <= set(names) or model_class is TinyBertModel
