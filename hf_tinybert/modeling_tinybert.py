@@ -234,6 +234,13 @@ class TinyBertPreTrainedModel(PreTrainedModel):
     _supports_flash_attn = True
     _supports_attention_backend = True
     _can_record_outputs = {"hidden_states": TinyBertLayer, "attentions": TinyBertAttention}
+    # Heads of a folder that serves another class stay behind without a warning; by their full names, so that any other
+    # name, also one under a head, is still reported.
+    _keys_to_ignore_on_load_unexpected = [
+        r"^mlm_head\.(dense|norm|decoder)\.(weight|bias)$",
+        r"^classifier\.(weight|bias)$",
+        r"^qa_outputs\.(weight|bias)$",
+    ]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -249,14 +256,6 @@ class TinyBertPreTrainedModel(PreTrainedModel):
 
 class TinyBertModel(TinyBertPreTrainedModel):
     """The bare encoder: token ids in, one hidden state per token out."""
-
-    # Heads of a folder that serves another class stay behind without a warning; by their full names, so that any other
-    # name, also one under a head, is still reported. Heads inherit this from the encoder that they hold.
-    _keys_to_ignore_on_load_unexpected = [
-        r"^mlm_head\.(dense|norm|decoder)\.(weight|bias)$",
-        r"^classifier\.(weight|bias)$",
-        r"^qa_outputs\.(weight|bias)$",
-    ]
 
     def __init__(self, config: TinyBertConfig):
         super().__init__(config)
@@ -450,6 +449,7 @@ def _pool(config: TinyBertConfig, hidden_states: torch.Tensor, attention_mask: t
     if config.classifier_pooling == "cls":
         if first is None:
             return hidden_states[:, 0]
+        # shape[0], not len(): that would fix the batch size of an exported graph
         return hidden_states[torch.arange(first.shape[0], device=first.device), first]
     if attention_mask is None or first is None:
         return hidden_states.mean(dim=1)
