@@ -12,10 +12,12 @@ else
 BIN := $(VENV)/bin
 endif
 RUN := $(BIN)/python
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(RUN) $(INSTALL)
+FLOOR := .venv-floor
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format clean
+.PHONY: help demo test test-all test-floor lint format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,9 +27,15 @@ demo: $(VENV)/.demo  ## The whole path on real reviews: text -> tokenizer -> enc
 
 test: $(VENV)/.dev  ## The test suite (at most 10 minutes on 2 cores)
 	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m tests.conformance -W ignore
 
 test-all: $(VENV)/.dev  ## The test suite with the slow tests
 	$(RUN) -m pytest
+	$(RUN) -m tests.conformance -W ignore
+
+test-floor: $(FLOOR)/.floor  ## The plugin's tests on the oldest transformers that pyproject.toml allows
+	$(FLOOR)/$(notdir $(BIN))/python -m pytest -m "not slow" tests/hf_tinybert
+	$(FLOOR)/$(notdir $(BIN))/python -m tests.conformance -W ignore
 
 lint: $(VENV)/.dev  ## Style and types
 	$(BIN)/ruff check .
@@ -39,7 +47,7 @@ format: $(VENV)/.dev  ## Put the code into its format
 	$(BIN)/ruff format .
 
 clean:  ## Remove the virtual environment and caches (runs/ stays)
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache build hf_tinybert.egg-info
+	rm -rf $(VENV) $(FLOOR) .cache .pytest_cache .mypy_cache .ruff_cache build hf_tinybert.egg-info
 
 # torch goes first: what depends on it would bring another build along.
 $(VENV)/.torch: constraints.txt
@@ -50,4 +58,11 @@ $(VENV)/.torch: constraints.txt
 
 $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
 	$(PIP) --constraint constraints.txt --editable ".[$*]"
+	@touch $@
+
+$(FLOOR)/.floor: pyproject.toml
+	$(PYTHON) -m venv $(FLOOR)
+	$(FLOOR)/$(notdir $(BIN))/python $(INSTALL) $(TORCH)
+	$(FLOOR)/$(notdir $(BIN))/python $(INSTALL) --editable . accelerate datasets pyyaml "pytest>=9" \
+		"transformers==$$(sed -n 's/.*"transformers>=\([0-9.]*\).*/\1/p' pyproject.toml)"
 	@touch $@

@@ -614,7 +614,7 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
 
         Args:
             start_positions, end_positions (`(batch_size,)`): Index of the first and of the last token of the answer.
-                One beyond the sequence is ignored, as elsewhere in transformers, and so is -100.
+                One outside the text, in padding or beyond the sequence, is ignored, and so is -100.
             num_items_in_batch (`int` or tensor, in `kwargs`): The sums of the losses are divided by this. `None`
                 means by the number of answers.
 
@@ -633,9 +633,9 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
         start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(dim=-1)  # (B, S) each
         loss = None
         if start_positions is not None and end_positions is not None:
-            num_items = kwargs.get("num_items_in_batch")
-            start_loss = self._loss(start_logits, "start_positions", start_positions, num_items)
-            loss = (start_loss + self._loss(end_logits, "end_positions", end_positions, num_items)) / 2
+            settings = attention_mask, kwargs.get("num_items_in_batch")
+            start_loss = self._loss(start_logits, "start_positions", start_positions, *settings)
+            loss = (start_loss + self._loss(end_logits, "end_positions", end_positions, *settings)) / 2
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits.contiguous(),
@@ -644,9 +644,22 @@ class TinyBertForQuestionAnswering(TinyBertPreTrainedModel):
             attentions=outputs.attentions,
         )
 
-    def _loss(self, logits: torch.Tensor, name: str, positions: torch.Tensor, num_items_in_batch) -> torch.Tensor:
-        """Cross-entropy over the positions of a text; unlike transformers' it is 0 where no answer lies inside."""
+    def _loss(
+        self,
+        logits: torch.Tensor,
+        name: str,
+        positions: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        num_items_in_batch,
+    ) -> torch.Tensor:
+        """Cross-entropy over the attended positions of a text (elsewhere in transformers padding takes part)."""
+        positions = positions.to(logits.device).reshape(-1)
         positions = positions.masked_fill(positions >= logits.shape[-1], IGNORE_INDEX)
+        if attention_mask is not None and attention_mask.ndim == 2:
+            padding = attention_mask.to(logits.device) == 0
+            logits = logits.masked_fill(padding, torch.finfo(logits.dtype).min)
+            at_padding = padding.gather(1, positions.clamp(min=0)[:, None].long())[:, 0]
+            positions = positions.masked_fill(at_padding & (positions >= 0), IGNORE_INDEX)
         return _cross_entropy(logits, positions, num_items_in_batch, (name, "sequence_length"))
 
 

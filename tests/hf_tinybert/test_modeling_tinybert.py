@@ -683,15 +683,20 @@ def test_negative_position_of_an_answer_is_named(tiny_model, name):
 WITH_LOSS = ALL_CLASSES[1:]
 
 
-def expected_loss(model_class, outputs, labels, reduction="mean"):
+def expected_loss(model_class, outputs, labels, reduction="mean", mask=None):
     """By torch's own cross entropy, from what the model says and the labels."""
     if model_class is TinyBertForQuestionAnswering:
-        inside = {name: positions < 12 for name, positions in labels.items()}
-        losses = [
-            F.cross_entropy(logits[inside[name]], labels[name][inside[name]], reduction=reduction)
-            for name, logits in (("start_positions", outputs.start_logits), ("end_positions", outputs.end_logits))
-        ]
-        return sum(losses) / 2
+        mask = torch.ones_like(outputs.start_logits) if mask is None else mask
+        losses = {name: [] for name in labels}
+        for name, logits in (("start_positions", outputs.start_logits), ("end_positions", outputs.end_logits)):
+            for row, position in enumerate(labels[name].tolist()):
+                tokens = mask[row].nonzero().flatten().tolist()  # the text without its padding
+                if position in tokens:
+                    target = torch.tensor(tokens.index(position))
+                    losses[name].append(F.cross_entropy(logits[row][tokens], target))
+            assert 0 < len(losses[name]) <= len(mask)
+        start, end = (torch.stack(of_rows) for of_rows in losses.values())
+        return (start.mean() + end.mean()) / 2 if reduction == "mean" else (start.sum() + end.sum()) / 2
     logits, labels = outputs.logits.flatten(0, -2), labels["labels"].flatten()
     return F.cross_entropy(logits[labels != -100], labels[labels != -100], reduction=reduction)
 
@@ -704,7 +709,7 @@ def test_loss_is_cross_entropy_over_what_is_labelled(tiny_model, model_class):
 
     outputs = model(**inputs_for(model_class, input_ids, attention_mask=mask), **labels)
 
-    assert_close(outputs.loss, expected_loss(model_class, outputs, labels), 1e-6)
+    assert_close(outputs.loss, expected_loss(model_class, outputs, labels, mask=mask), 1e-6)
     assert outputs.loss > 0.1
 
 
@@ -785,6 +790,20 @@ def test_end_of_an_answer_outside_the_sequence_leaves_its_start(tiny_model, outs
     of_start = F.cross_entropy(outputs.start_logits, starts)
     of_end = F.cross_entropy(outputs.end_logits[:1], ends[:1])
     assert_close(outputs.loss, (of_start + of_end) / 2, 1e-6)
+
+
+@pytest.mark.parametrize("left", [0, 4])
+def test_padding_changes_no_loss_of_answers_and_an_answer_in_padding_is_ignored(tiny_model, left):
+    model = tiny_model(TinyBertForQuestionAnswering)
+    text = torch.randint(1, 50, (1, 8))
+    expected = model(text, start_positions=torch.tensor([2]), end_positions=torch.tensor([5])).loss
+    input_ids = torch.randint(1, 50, (2, 14))
+    mask = torch.zeros_like(input_ids)
+    input_ids[0, left : left + 8] = text
+    mask[:, left : left + 8] = 1
+    starts, ends = torch.tensor([left + 2, 12]), torch.tensor([left + 5, 13])
+
+    assert_close(model(input_ids, attention_mask=mask, start_positions=starts, end_positions=ends).loss, expected)
 
 
 def test_positions_with_a_dimension_to_spare_give_the_same_loss(tiny_model):

@@ -35,7 +35,8 @@ def rows_for(model_class, tokenizer: PreTrainedTokenizerBase, count: int = 16) -
     """
     rows = []
     for row in range(count):
-        text, other = TEXTS[row % len(TEXTS)], TEXTS[(3 * row + 1) % len(TEXTS)]
+        # a text longer from time to time, so that batches of equal size hold unequal numbers of labels
+        text, other = TEXTS[row % len(TEXTS)] + "我" * (row // len(TEXTS)), TEXTS[(3 * row + 1) % len(TEXTS)]
         encoded = dict(tokenizer(text))
         length = len(encoded["input_ids"])
         labelled = range(1, length, 2)
