@@ -1,8 +1,8 @@
 """Token embeddings to start pre-training from: a factorised table of which tokens stand near one another.
 
-Masked language modelling spends most of a short budget on finding out what words resemble each other; counting tells it
-in seconds. Levy & Goldberg 2014 ("Neural Word Embedding as Implicit Matrix Factorization") and Levy, Goldberg & Dagan
-2015 have the method; training/EXPERIMENTS.md has what it brought here.
+Masked language modelling spends most of a short budget on finding out which words resemble each other; counting tells
+it in seconds. Levy & Goldberg 2014 ("Neural Word Embedding as Implicit Matrix Factorization") and Levy, Goldberg &
+Dagan 2015 have the method; training/EXPERIMENTS.md has what it brought here.
 """
 
 import numpy as np
