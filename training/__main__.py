@@ -6,6 +6,7 @@ import sys
 
 from training import arguments, clock
 from training.errors import UserError
+from training.interruption import Interrupted, heeding_signals
 
 
 # verb: (its arguments, the module whose `main` carries it out)
@@ -36,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, 1 if a check of a model folder failed, 2 after a mistake of the user (one line on standard
-        error), 130 after Ctrl-C.
+        error), 130 after Ctrl-C, 143 after SIGTERM.
     """
     clock.start()
     argv = sys.argv[1:] if argv is None else argv
@@ -54,14 +55,15 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError(f"unknown verb {verb!r}{hint}; there are {', '.join(VERBS)}")
         arguments_class, module = VERBS[verb]
         parsed = arguments.parse_arguments(f"python -m training {verb}", arguments_class, rest)
-        return importlib.import_module(module).main(parsed) or 0
+        with heeding_signals():
+            return importlib.import_module(module).main(parsed) or 0
     except UserError as error:
         line = "\\n".join(str(error).splitlines())  # also where a file name holds a newline
         print(f"python -m training {verb}: error: {line}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"python -m training {verb}: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interruption:
+        print(f"python -m training {verb}: {str(interruption) or 'interrupted'}", file=sys.stderr)
+        return interruption.status if isinstance(interruption, Interrupted) else 130
 
 
 if __name__ == "__main__":

@@ -3,16 +3,14 @@
 import copy
 import dataclasses
 import json
-import math
 import os
 import re
-import shutil
 import textwrap
 import time
 import typing
 from pathlib import Path
 
-from training import card, labelled, run_folder
+from training import card, labelled, processes, run_folder
 from training.arguments import FinetuneArguments, check_report_to
 from training.errors import UserError
 from training.loading import (
@@ -44,6 +42,7 @@ def check_numbers(arguments: FinetuneArguments):
     checks = (
         ("epochs", arguments.epochs > 0, "above 0"),
         ("batch_size", arguments.batch_size >= 1, "at least 1"),
+        ("batch_size", arguments.batch_size % processes.count() == 0, f"a multiple of {processes.count()} processes"),
         ("max_length", arguments.max_length >= 1, "at least 1"),
         ("learning_rate", arguments.learning_rate > 0, "above 0"),
         ("warmup_share", 0 <= arguments.warmup_share < 1, "at least 0 and below 1"),
@@ -79,20 +78,6 @@ def told(arguments: FinetuneArguments) -> dict:
         if values[name] is not None and Path(values[name]).exists():
             values[name] = os.path.abspath(values[name])
     return values
-
-
-def check_resumable(arguments: FinetuneArguments):
-    """Raise a `UserError` if the interrupted run was told something else than this one."""
-    path = run_folder.training_dir(arguments.output_dir) / run_folder.ARGUMENTS_FILE
-    if not arguments.resume or not path.is_file():
-        return
-    before = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in told(arguments).items():
-        if name not in FREE_TO_CHANGE and before.get(name) != value:
-            raise UserError(
-                f"--resume: the interrupted run had --{name} {before.get(name)}, this one {value}; "
-                "give the same, or start afresh without --resume"
-            )
 
 
 def load_pretrained(
@@ -210,30 +195,18 @@ def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
     return longest
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; `None` if there is none."""
-    found = [
-        (int(path.parent.name.rpartition("-")[2]), path.parent)
-        for path in folder.glob("checkpoint-*/trainer_state.json")  # the file that is written last
-    ]
-    return max(found)[1] if found else None
-
-
-def prepare_training_dir(arguments: FinetuneArguments) -> Path | None:
-    """Make the training folder, and say where to go on; what an earlier run left is removed unless it is resumed."""
-    folder = run_folder.training_dir(arguments.output_dir)
-    checkpoint = last_checkpoint(folder) if arguments.resume else None
-    if checkpoint:
-        print(f"resuming from {checkpoint}")
-    else:
-        if arguments.resume:
-            print("nothing to resume: starting afresh")
-        for old in folder.glob("checkpoint-*"):
-            print(f"removing {old}, left by an earlier run")
-            shutil.rmtree(old)
-    folder.mkdir(parents=True, exist_ok=True)
-    run_folder.write_json(folder / run_folder.ARGUMENTS_FILE, told(arguments))
-    return checkpoint
+def prepare_training_dir(arguments: FinetuneArguments, folder: Path) -> Path | None:
+    """The checkpoint to go on from; what an earlier run left in `folder` is removed unless it is resumed."""
+    if arguments.resume and run_folder.can_resume(folder, told(arguments), FREE_TO_CHANGE):
+        checkpoint = run_folder.last_checkpoint(folder)
+        print(f"going on from {checkpoint.name}" if checkpoint else "no checkpoint yet: starting from step 0")
+        return checkpoint
+    if arguments.resume:
+        print("nothing to resume: starting afresh")
+    for old in folder.glob("checkpoint-*"):
+        print(f"removing {old.name}, left by an earlier run (--resume would go on from it)")
+    with run_folder.starting_afresh(folder, told(arguments)):
+        return None
 
 
 def mask_tokens(input_ids, tokenizer, share: float):
@@ -250,9 +223,9 @@ def mask_tokens(input_ids, tokenizer, share: float):
 
 
 def _trainer_class(share: float):
-    from training.trainer import PublicTrainer
+    from training.trainer import ExactTrainer
 
-    class MaskingTrainer(PublicTrainer):
+    class MaskingTrainer(ExactTrainer):
         """Hides tokens at the step, not while batches are drawn: a resumed run then draws the same ones."""
 
         def compute_loss(self, model, inputs, *args, **kwargs):
@@ -273,7 +246,7 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
         args=TrainingArguments(
             output_dir=str(run_folder.training_dir(arguments.output_dir)),
             num_train_epochs=arguments.epochs,
-            per_device_train_batch_size=arguments.batch_size,
+            per_device_train_batch_size=arguments.batch_size // processes.count(),
             learning_rate=arguments.learning_rate,
             lr_scheduler_type="linear",
             warmup_steps=arguments.warmup_share,  # below 1: a share of all steps
@@ -285,7 +258,6 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
             logging_nan_inf_filter=False,  # a loss that is no number must show
             save_strategy="steps" if arguments.save_steps else "epoch",
             save_steps=arguments.save_steps or 500,
-            save_total_limit=2,
             report_to=arguments.report_to,
             disable_tqdm=True,
             dataloader_pin_memory=torch.accelerator.is_available(),
@@ -313,21 +285,8 @@ def _progress_callback(epochs: float):
                 seconds = time.monotonic() - self.started
                 where = f"epoch {logs['epoch']:g}/{epochs:g}  step {state.global_step:,}/{state.max_steps:,}"
                 print(f"{where}  loss {float(logs['loss']):.4f}  {seconds:.0f} s", flush=True)
-                control.should_training_stop |= not math.isfinite(float(logs["loss"]))
 
     return Progress()
-
-
-def check_learnt(arguments: FinetuneArguments, trainer):
-    """Raise a `UserError` if training ran away: losses or weights are no numbers. What it left is then removed."""
-    losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
-    if all(map(math.isfinite, losses)) and all(weight.isfinite().all() for weight in trainer.model.parameters()):
-        return
-    shutil.rmtree(run_folder.training_dir(arguments.output_dir))
-    cause = f"--learning_rate {arguments.learning_rate} is likely too high"
-    if arguments.problem_type == labelled.REGRESSION:
-        cause += f", or the numbers in column {arguments.label_column!r} too large (scale them)"
-    raise UserError(f"training ran away after {trainer.state.global_step:,} steps, nothing is written: {cause}")
 
 
 def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
@@ -382,9 +341,11 @@ def check(arguments: FinetuneArguments):
     """
     check_numbers(arguments)
     task_module(arguments.task).check_arguments(arguments)
-    run_folder.check_output_dir(arguments.output_dir)
+    if processes.is_main():
+        run_folder.check_output_dir(arguments.output_dir)
     check_model(arguments.model)
-    check_resumable(arguments)
+    if arguments.resume:
+        run_folder.can_resume(run_folder.training_dir(arguments.output_dir), told(arguments), FREE_TO_CHANGE)
 
 
 def make_task(
@@ -422,6 +383,11 @@ def finetune(arguments: FinetuneArguments) -> dict:
         UserError: If the arguments, the model or the data are not as they must be.
     """
     check(arguments)
+    with run_folder.occupying(arguments.output_dir) as folder:
+        return _finetune(arguments, folder)
+
+
+def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     module = task_module(arguments.task)
     training, validation = module.load_split(arguments)
     shared = labelled.count_shared(training, validation)
@@ -443,13 +409,14 @@ def finetune(arguments: FinetuneArguments) -> dict:
     read_as_text(tokenizer)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
-    checkpoint = prepare_training_dir(arguments)
+    checkpoint = processes.from_main(prepare_training_dir(arguments, folder) if processes.is_main() else None)
     dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
     trainer = make_trainer(arguments, model, tokenizer, dataset)
     for line in lines:
         print(line)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    check_learnt(arguments, trainer)
+    trainer.train_from(checkpoint)
+    if not processes.is_main():
+        return {}
 
     problem_type = fields.get("problem_type")
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
@@ -479,7 +446,20 @@ def main(arguments: FinetuneArguments) -> int:
     """Carry out the verb; returns the exit status, 1 if the finished folder fails a check."""
     from training import validate
 
-    finetune(arguments)
+    with processes.only_main_prints():
+        if arguments.resume and processes.from_main(is_finished(arguments)):
+            return 0
+        finetune(arguments)
+        print_how_to_load(arguments)
+        return validate.check_finished(arguments.output_dir) if processes.is_main() else 0
+
+
+def is_finished(arguments: FinetuneArguments) -> bool:
+    """Whether the run that should be resumed is finished already."""
+    return processes.is_main() and run_folder.is_finished(arguments.output_dir, told(arguments), FREE_TO_CHANGE)
+
+
+def print_how_to_load(arguments: FinetuneArguments):
     print("the model kept is the last one, not one picked by its validation score")
     print(f"finished: {arguments.output_dir}. To load it:\n")
     print("    import hf_tinybert")
@@ -489,4 +469,3 @@ def main(arguments: FinetuneArguments) -> int:
     else:
         print("    from transformers import pipeline")
         print(f'    {module.EXAMPLE} = pipeline("{module.PIPELINE}", model={folder}{module.PIPELINE_OPTIONS})')
-    return validate.check_finished(arguments.output_dir)

@@ -23,15 +23,21 @@ class EpochOrder(torch.utils.data.Dataset):
     """Blocks in a new order every epoch, as one endless row of examples.
 
     Example `i` is block `permutation(seed, epoch)[i % len(blocks)]` of epoch `i // len(blocks)`, so a sequential
-    sampler that skips to `i` goes on exactly where another run would be.
+    sampler that begins at `i` goes on exactly where another run would be.
+
+    Args:
+        blocks: Packed text.
+        seed: Of the order.
+        start: The example to begin with, where the run that this one resumes stopped.
     """
 
     ENDLESS = 2**40
     ORDER_ROW = 2**63  # the stream of the permutation; no block has this number
 
-    def __init__(self, blocks: Dataset, seed: int):
+    def __init__(self, blocks: Dataset, seed: int, start: int = 0):
         self.blocks = blocks
         self.seed = seed
+        self.start = start
         self._permutations: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
@@ -47,15 +53,17 @@ class EpochOrder(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> dict:
         return self.__getitems__([index])[0]
 
+    def places(self, indices: Sequence[int]) -> list[tuple[int, int]]:
+        """The epoch and the block of each example."""
+        turns = [divmod(self.start + index, len(self.blocks)) for index in indices]
+        return [(epoch, int(self._permutation(epoch)[place])) for epoch, place in turns]
+
     def __getitems__(self, indices: Sequence[int]) -> list[dict]:
-        places = [divmod(index, len(self.blocks)) for index in indices]
-        rows = [int(self._permutation(epoch)[place]) for epoch, place in places]
-        batch = self.blocks[rows]
+        places = self.places(indices)
+        batch = self.blocks[[row for _, row in places]]
         return [
             {"input_ids": ids, "position_ids": positions, "row": row, "epoch": epoch}
-            for ids, positions, row, (epoch, _) in zip(
-                batch["input_ids"], batch["position_ids"], rows, places, strict=True
-            )
+            for ids, positions, (epoch, row) in zip(batch["input_ids"], batch["position_ids"], places, strict=True)
         ]
 
 

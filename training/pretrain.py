@@ -9,7 +9,6 @@ import json
 import math
 import os
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +17,10 @@ import numpy as np
 import torch
 import transformers
 from datasets import Dataset
-from filelock import FileLock, Timeout
 from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
-from training import card, validate
+from training import card, processes, validate
 from training.arguments import PretrainArguments, check_report_to, parse_duration
 from training.clock import as_text, elapsed, say
 from training.corpus import load_corpus, split_corpus
@@ -33,12 +31,17 @@ from training.loading import check_complete, check_finite, check_folder, check_v
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
 from training.predict import best_device
 from training.run_folder import (
-    ARGUMENTS_FILE,
+    PREPARED,
+    can_resume,
     check_output_dir,
-    making_parents,
+    find_damage,
+    is_finished,
+    last_checkpoint,
+    occupying,
     publishing,
-    training_dir,
+    starting_afresh,
     write_json,
+    written_whole,
 )
 from training.schedule import Journal, Plan
 from training.tokenizer import describe_unknown, load_masking_tokenizer, train_tokenizer, unknown_share
@@ -49,7 +52,8 @@ from training.trainer import (
     ProgressCallback,
     SaveCallback,
     keep_memory_between_steps,
-    last_checkpoint,
+    seconds_spent,
+    steps_done,
 )
 
 
@@ -57,7 +61,7 @@ DEFAULT_TIME_BUDGET = "10m"
 DEFAULT_SIZE = "tiny"
 DEFAULT_CHINESE_TOKENS = "words"
 FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may differ when a run is resumed
-PREPARED, FACTS = "prepared", "facts.json"
+FACTS = "facts.json"
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
@@ -96,7 +100,7 @@ class Prepared:
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.train.save_to_disk(str(folder / "train"))
         self.held_out.save_to_disk(str(folder / "held_out"))
-        write_json(folder / FACTS, self.facts)  # last: it says that the folder is whole
+        write_json(folder / FACTS, self.facts)
 
     @classmethod
     def load(cls, folder: Path) -> "Prepared":
@@ -111,37 +115,29 @@ class Prepared:
 def main(arguments: PretrainArguments) -> int:
     """Carry out the verb `pretrain`; returns the exit status, 1 if the finished folder fails a check."""
     _check(arguments)
-    output_dir = check_output_dir(arguments.output_dir)
-    work_dir = training_dir(output_dir)
     _quieten_libraries()
     keep_memory_between_steps()
-    with making_parents(output_dir), _kept_if_of_use(work_dir):
-        try:
-            with FileLock(work_dir / "lock", timeout=0):
-                prepared, model = _prepare(arguments, work_dir)
-                results = _train(arguments, prepared, model, work_dir)
-                _publish(output_dir, model, prepared, results)
-        except Timeout:
-            raise UserError(
-                f"another run is writing {output_dir}; wait for it, or name another --output_dir"
-            ) from None
+    with processes.only_main_prints():
+        if arguments.resume and processes.from_main(_is_finished(arguments)):
+            return 0
+        return _pretrain(arguments)
+
+
+def _is_finished(arguments: PretrainArguments) -> bool:
+    return processes.is_main() and is_finished(arguments.output_dir, _told(arguments), FREE_TO_CHANGE)
+
+
+def _pretrain(arguments: PretrainArguments) -> int:
+    output_dir = check_output_dir(arguments.output_dir) if processes.is_main() else Path(arguments.output_dir)
+    with occupying(output_dir) as work_dir:
+        prepared, model = _prepare(arguments, work_dir)
+        results = _train(arguments, prepared, model, work_dir)
+        if not processes.is_main():
+            return 0
+        _publish(output_dir, model, prepared, results)
     _remove(work_dir / PREPARED)
     _summarise(output_dir, results)
     return validate.check_finished(output_dir)
-
-
-@contextmanager
-def _kept_if_of_use(work_dir: Path):
-    """Make the training folder; if the block raises before there is anything to resume, a new one vanishes again."""
-    new = not work_dir.exists()
-    work_dir.mkdir(exist_ok=True)
-    try:
-        yield
-    except BaseException as error:
-        prepared = (work_dir / PREPARED / FACTS).exists() and not isinstance(error, UserError)
-        if new and not prepared and not list(work_dir.glob("checkpoint-*")):
-            _remove(work_dir)
-        raise
 
 
 def _check(arguments: PretrainArguments):
@@ -184,11 +180,18 @@ def _check_numbers(arguments: PretrainArguments):
     wrong = [
         f"--{name} is {getattr(arguments, name)}, but must be {allowed}" for name, fits, allowed in checks if not fits
     ]
-    micro = arguments.micro_batch_size
-    if not wrong and micro and arguments.batch_size % micro:
-        wrong = [f"--batch_size {arguments.batch_size} is not a multiple of --micro_batch_size {micro}"]
+    if not wrong:
+        wrong = _check_shares(arguments.batch_size, arguments.micro_batch_size or 1, processes.count())
     if wrong:
         raise UserError("; ".join(wrong))
+
+
+def _check_shares(batch_size: int, micro_batch_size: int, count: int) -> list[str]:
+    """What is wrong with a batch that processes and forward passes share evenly."""
+    if batch_size % (micro_batch_size * count) == 0:
+        return []
+    times = f" times the number of processes, {count}" if count > 1 else ""
+    return [f"--batch_size {batch_size} is not a multiple of --micro_batch_size {micro_batch_size}{times}"]
 
 
 def _quieten_libraries():
@@ -208,34 +211,20 @@ def _resumes(arguments: PretrainArguments, work_dir: Path) -> bool:
     """Whether the run goes on from what `work_dir` holds.
 
     Raises:
-        UserError: If it should, but the interrupted run was told something else.
+        UserError: If it should, but the interrupted run was told something else, or its text is damaged.
     """
-    settings_file = work_dir / ARGUMENTS_FILE
-    resumable = settings_file.exists() and (work_dir / PREPARED / FACTS).exists()
+    told = _told(arguments) if arguments.resume else {}
+    resumable = can_resume(work_dir, told, FREE_TO_CHANGE) and (work_dir / PREPARED).exists()
     if not (arguments.resume and resumable):
         if arguments.resume:
             say("nothing to resume: starting afresh")
         elif resumable:
             say(f"starting afresh: what an earlier run left in {work_dir.name} goes (--resume would go on from it)")
         return False
-    before = json.loads(settings_file.read_text(encoding="utf-8"))
-    changed = [
-        f"--{key} was {before.get(key)}, is {value}"
-        for key, value in _told(arguments).items()
-        if key not in FREE_TO_CHANGE and before.get(key) != value
-    ]
-    if changed:
-        raise UserError(f"cannot resume with other arguments ({'; '.join(changed)}); give the same ones")
+    damaged = find_damage(work_dir / PREPARED, contents=False)  # all the text: too much to read again
+    if damaged:
+        raise UserError(f"cannot resume: the encoded text in {work_dir} is damaged ({damaged}); start afresh")
     return True
-
-
-def _start_afresh(arguments: PretrainArguments, prepared: "Prepared", work_dir: Path):
-    """Have `work_dir` hold what this run goes on from, and nothing of an earlier one."""
-    for path in work_dir.iterdir():
-        if path.name != "lock":
-            _remove(path) if path.is_dir() else path.unlink()
-    write_json(work_dir / ARGUMENTS_FILE, _told(arguments))
-    prepared.save(work_dir / PREPARED)
 
 
 def _told(arguments: PretrainArguments) -> dict:
@@ -249,15 +238,24 @@ def _told(arguments: PretrainArguments) -> dict:
 
 
 def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, TinyBertForMaskedLM]:
-    """Text to blocks, and a model for them; a resumed run takes the blocks from disk."""
+    """Text to blocks, and a model for them; a resumed run takes the blocks from disk, and so do further processes."""
     given_model = _load_model(arguments.model) if arguments.model else None
-    if _resumes(arguments, work_dir):
-        prepared = Prepared.load(work_dir / PREPARED)
-    else:
-        prepared = prepare(arguments, given_model)
-        _start_afresh(arguments, prepared, work_dir)  # not before the new input has proved good
+    if processes.is_main():
+        prepared = None if _resumes(arguments, work_dir) else prepare(arguments, given_model)
+        if prepared:  # not before the new input has proved good
+            with starting_afresh(work_dir, _told(arguments)), written_whole(work_dir / PREPARED) as staging:
+                prepared.save(staging)
+    processes.from_main(None)  # until here the others wait
+    # A fresh run, too, trains on what a resumed one would read.
+    prepared = Prepared.load(work_dir / PREPARED)
+    return prepared, _model_for(arguments, given_model, prepared.tokenizer)
+
+
+def _model_for(
+    arguments: PretrainArguments, given: TinyBertForMaskedLM | None, tokenizer: PreTrainedTokenizerFast
+) -> TinyBertForMaskedLM:
     transformers.set_seed(arguments.seed)
-    model = given_model or _new_model(arguments, prepared.tokenizer)
+    model = given or _new_model(arguments, tokenizer)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         setattr(model.config, name, arguments.dropout)
     # The config is read when a module is built, so the dropout of this run takes a model built with it.
@@ -266,7 +264,7 @@ def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, Ti
     model.load_state_dict(state)
     encoder = sum(p.numel() for p in model.tinybert.parameters())
     say(f"model: {model.num_parameters():,} parameters, {encoder:,} of them in the encoder (embeddings included)")
-    return prepared, model
+    return model
 
 
 def _load_model(folder: str) -> TinyBertForMaskedLM:
@@ -373,20 +371,16 @@ def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool
 def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForMaskedLM, work_dir: Path) -> dict:
     """Train `model` in place; returns the results."""
     tokenizer, block_size = prepared.tokenizer, prepared.facts["block_size"]
-    journal = Journal(work_dir / "journal.jsonl")
-    checkpoint = last_checkpoint(work_dir, journal)
-    if arguments.resume and checkpoint is None:
-        say("no checkpoint yet: starting from step 0")
-    elif checkpoint:
-        say(f"going on from {checkpoint.name}")
-    saved = {f"checkpoint-{entry['step']}": entry["seconds"] for entry in journal.of("checkpoint")}
-    spent = saved[checkpoint.name] if checkpoint else 0.0
+    journal, checkpoint = _where_to_go_on(arguments, work_dir)
+    spent = seconds_spent(checkpoint)
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
-    order = EpochOrder(prepared.train, arguments.seed)
+    order = EpochOrder(prepared.train, arguments.seed, start=steps_done(checkpoint) * arguments.batch_size)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
     counts = token_counts(prepared.train, len(tokenizer), tokenizer.all_special_ids)
     entropy = unigram_entropy(counts)
-    progress = ProgressCallback(plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal)
+    progress = ProgressCallback(
+        plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal, steps_done(checkpoint), spent
+    )
     trainer = PretrainingTrainer(
         model=model,
         args=_training_arguments(arguments, plan, work_dir),
@@ -396,14 +390,16 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         warmup_share=arguments.warmup_share,
         callbacks=[
             PlanCallback(plan, journal, deadline),
-            SaveCallback(plan, journal, arguments.save_steps, spent),
+            SaveCallback(plan, arguments.save_steps, spent),
             progress,
         ],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.train_from(checkpoint)
     training_seconds = time.monotonic() - started
+    if not processes.is_main():
+        return {}
     say(
         f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always"
     )
@@ -428,13 +424,24 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     }
 
 
+def _where_to_go_on(arguments: PretrainArguments, work_dir: Path) -> tuple[Journal, Path | None]:
+    """The journal of the run, and its last checkpoint if there is one."""
+    journal = Journal(work_dir / "journal.jsonl" if processes.is_main() else None)
+    checkpoint = processes.from_main(last_checkpoint(work_dir) if processes.is_main() else None)
+    if checkpoint:
+        say(f"going on from {checkpoint.name}")
+    elif arguments.resume:
+        say("no checkpoint yet: starting from step 0")
+    return journal, checkpoint
+
+
 def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[Plan, Deadline | None]:
     """The plan, from the journal if there is one, and for a time budget the deadline of the last step."""
     tokens_per_step = arguments.batch_size * prepared.facts["block_size"]
     if arguments.time_budget is None:
         return Plan(arguments.max_steps or math.ceil(arguments.max_tokens / tokens_per_step)), None
     budget = parse_duration(arguments.time_budget)
-    if not journal.of("plan"):
+    if processes.is_main() and not journal.of("plan"):
         step_seconds = _measure_step(arguments, model, collator, order)
         # Evaluation runs forward only, a third of a step's arithmetic, and projects as many positions.
         evaluating = 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
@@ -451,6 +458,7 @@ def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[
             f"measured {tokens_per_step / step_seconds:,.0f} tokens/s: "
             f"{max_steps:,} steps fit into {arguments.time_budget}"
         )
+    journal.entries = processes.from_main(journal.entries)
     first, *later = journal.of("plan")
     plan = Plan(first["max_steps"])
     for entry in later:
@@ -463,11 +471,11 @@ def _measure_step(arguments, model, collator, order) -> float:
     device = best_device()
     copied = copy.deepcopy(model).to(device).train()
     optimizer = torch.optim.AdamW(copied.parameters(), lr=1e-9, fused=True)
-    micro = arguments.micro_batch_size or arguments.batch_size
+    micro = _micro_batch_size(arguments)
     durations = []
     for step in range(1 + CALIBRATION_STEPS):
         started = time.monotonic()
-        for start in range(0, arguments.batch_size, micro):
+        for start in range(0, arguments.batch_size // processes.count(), micro):
             first = step * arguments.batch_size + start
             batch = collator(order.__getitems__(range(first, first + micro)))
             copied(**{name: tensor.to(device) for name, tensor in batch.items()}).loss.backward()
@@ -479,24 +487,28 @@ def _measure_step(arguments, model, collator, order) -> float:
     return float(np.median(durations[1:]))  # the first one warms up
 
 
+def _micro_batch_size(arguments: PretrainArguments) -> int:
+    return arguments.micro_batch_size or arguments.batch_size // processes.count()
+
+
 def _training_arguments(arguments: PretrainArguments, plan: Plan, work_dir: Path) -> TrainingArguments:
-    micro = arguments.micro_batch_size or arguments.batch_size
+    micro = _micro_batch_size(arguments)
     return TrainingArguments(
         output_dir=str(work_dir),
         max_steps=plan.max_steps,
         per_device_train_batch_size=micro,
-        gradient_accumulation_steps=arguments.batch_size // micro,
+        gradient_accumulation_steps=arguments.batch_size // processes.count() // micro,
         learning_rate=arguments.learning_rate,
         weight_decay=arguments.weight_decay,
         adam_beta2=0.98,
         max_grad_norm=1.0,
         seed=arguments.seed,
-        train_sampling_strategy="sequential",  # EpochOrder has the order
+        train_sampling_strategy="sequential",  # EpochOrder has the order,
+        ignore_data_skip=True,  # and begins where a resumed run goes on
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
         logging_strategy="no",  # ProgressCallback and SaveCallback decide when
         save_strategy="no",
-        save_total_limit=2,
         logging_nan_inf_filter=False,
         disable_tqdm=True,
         report_to=arguments.report_to,

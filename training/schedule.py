@@ -4,14 +4,22 @@ import json
 import os
 from pathlib import Path
 
+from training.run_folder import writing
+
 
 class Journal:
-    """What was measured and decided while running, a JSON object a line, so that a resumed run decides the same."""
+    """What was measured and decided while running, a JSON object a line, so that a resumed run decides the same.
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    Small by design: a run of a month writes some thousand lines (`trainer.LOG_SHARE`).
+
+    Args:
+        path: The file; `None` for a process that decides nothing itself.
+    """
+
+    def __init__(self, path: str | Path | None):
+        self.path = path and Path(path)
         self.entries: list[dict] = []
-        if self.path.exists():
+        if self.path and self.path.exists():
             size = 0
             for line in self.path.read_bytes().splitlines(keepends=True):
                 try:
@@ -24,7 +32,9 @@ class Journal:
     def write(self, event: str, **values):
         entry = {"event": event, **values}
         self.entries.append(entry)
-        with self.path.open("a", encoding="ascii", newline="\n") as file:
+        if self.path is None:
+            return
+        with writing(self.path.parent), self.path.open("a", encoding="ascii", newline="\n") as file:
             file.write(json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -54,7 +64,9 @@ class Plan:
         return min(1.0, done + (1.0 - done) * (step - start) / max(1, end - start))
 
     def replan(self, step: int, max_steps: int):
-        """From `step` on, head for `max_steps`."""
+        """From `step` on, head for `max_steps`; for the old end, the plan stays as it is to the last bit."""
+        if max_steps == self.max_steps:
+            return
         self._legs.append((step, self.progress(step), max(step + 1, max_steps)))
 
 
