@@ -17,7 +17,7 @@ PIP := $(RUN) $(INSTALL)
 FLOOR := .venv-floor
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-floor lint format clean
+.PHONY: help demo test test-all test-floor stress lint format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ test-all: $(VENV)/.dev  ## The test suite with the slow tests
 test-floor: $(FLOOR)/.floor  ## The plugin's tests on the oldest transformers that pyproject.toml allows
 	$(FLOOR)/$(notdir $(BIN))/python -m pytest -m "not slow" tests/hf_tinybert
 	$(FLOOR)/$(notdir $(BIN))/python -m tests.conformance -W ignore
+
+stress: $(VENV)/.dev  ## Kill 20 pre-trainings and 10 fine-tunings at random, resume them, compare bits (STRESS="--pretrain 4 --finetune 2" for fewer)
+	$(RUN) -m tests.stress $(STRESS)
 
 lint: $(VENV)/.dev  ## Style and types
 	$(BIN)/ruff check .

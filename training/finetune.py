@@ -195,9 +195,14 @@ def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
     return longest
 
 
-def prepare_training_dir(arguments: FinetuneArguments, folder: Path) -> Path | None:
-    """The checkpoint to go on from; what an earlier run left in `folder` is removed unless it is resumed."""
-    if arguments.resume and run_folder.can_resume(folder, told(arguments), FREE_TO_CHANGE):
+def prepare_training_dir(arguments: FinetuneArguments, folder: Path, rows: str) -> Path | None:
+    """The checkpoint to go on from; what an earlier run left in `folder` is removed unless it is resumed.
+
+    Args:
+        rows: The fingerprint of the training rows, which a resumed run must find as they were.
+    """
+    now = told(arguments) | {"train_file_rows": rows}
+    if arguments.resume and run_folder.can_resume(folder, now, FREE_TO_CHANGE):
         checkpoint = run_folder.last_checkpoint(folder)
         print(f"going on from {checkpoint.name}" if checkpoint else "no checkpoint yet: starting from step 0")
         return checkpoint
@@ -205,7 +210,7 @@ def prepare_training_dir(arguments: FinetuneArguments, folder: Path) -> Path | N
         print("nothing to resume: starting afresh")
     for old in folder.glob("checkpoint-*"):
         print(f"removing {old.name}, left by an earlier run (--resume would go on from it)")
-    with run_folder.starting_afresh(folder, told(arguments)):
+    with run_folder.starting_afresh(folder, now):
         return None
 
 
@@ -409,7 +414,8 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     read_as_text(tokenizer)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
-    checkpoint = processes.from_main(prepare_training_dir(arguments, folder) if processes.is_main() else None)
+    rows = labelled.fingerprint(training)
+    checkpoint = processes.from_main(prepare_training_dir(arguments, folder, rows) if processes.is_main() else None)
     dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
     trainer = make_trainer(arguments, model, tokenizer, dataset)
     for line in lines:
@@ -429,7 +435,7 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
             "training": len(training),
             "blank_dropped": training.blank,
             **counts,
-            "fingerprint": labelled.fingerprint(training),
+            "fingerprint": rows,
         },
         VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
         "steps": trainer.state.global_step,

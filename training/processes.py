@@ -26,10 +26,14 @@ def from_main(value):
     """
     if count() == 1:
         return value
+    import torch
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
-    PartialState(timeout=PATIENCE)  # joins the processes, the first time
+    on_cpu = not torch.accelerator.is_available()
+    if on_cpu:
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # for TrainingArguments: or each process would train alone
+    PartialState(cpu=on_cpu, timeout=PATIENCE)  # joins the processes, the first time
     return broadcast_object_list([value])[0]
 
 

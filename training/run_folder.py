@@ -102,11 +102,11 @@ def occupying(output_dir: str | Path):
         yield folder
         return
     with making_parents(path), _kept_if_of_use(folder):
-        try:
-            with writing(folder):
+        with writing(folder):
+            try:
                 lock = FileLock(folder / LOCK_FILE, timeout=0).acquire()
-        except Timeout:
-            raise UserError(f"another run is writing {path}; wait for it, or name another --output_dir") from None
+            except Timeout:
+                raise UserError(f"another run is writing {path}; wait for it, or name another --output_dir") from None
         with lock:
             with writing(folder):
                 _clear_half_written(folder)
