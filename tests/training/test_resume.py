@@ -9,6 +9,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 from filelock import FileLock
@@ -81,7 +82,7 @@ def stop():
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("step", [5, 8])
+@pytest.mark.parametrize("step", [5, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_stopped_in_mid_epoch_resumes_to_the_same_bits(data, whole, tmp_path, monkeypatch, verb, step):
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -214,7 +215,7 @@ def test_encoded_text_that_was_cut_is_one_line(stopped, data, tmp_path, capsys):
 
 
 @POSIX
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["pretrain", pytest.param("finetune", marks=pytest.mark.slow)])
 def test_a_full_disk_is_one_line_and_costs_no_checkpoint(data, whole, tmp_path, monkeypatch, capsys, verb):
     import resource
 
@@ -270,6 +271,7 @@ def test_weights_that_run_away_stop_the_run_at_once(data, tmp_path, capsys, verb
     assert all(weight.isfinite().all() for weight in kept.values())
 
 
+@pytest.mark.slow
 def test_the_blocks_and_rows_of_a_step_are_named(data, tmp_path, monkeypatch):
     seen, named = {verb: [] for verb in VERBS}, {}
     real_step = trainer.ExactTrainer.training_step
@@ -436,6 +438,30 @@ def test_resumed_rows_that_changed_are_refused(data, tmp_path, monkeypatch, caps
     toy.write_tsv(table, toy.make_rows(120, seed=1))
     assert main([*argv, "--resume"]) == 2
     assert "--train_file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_ten_thousand_steps(data, tmp_path, monkeypatch):
+    process, sizes = psutil.Process(), {}
+
+    class Weigh(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step % 500 == 0:
+                sizes[state.global_step] = process.memory_info().rss
+
+    real = trainer.ExactTrainer.__init__
+
+    def init(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        self.add_callback(Weigh())
+
+    monkeypatch.setattr(trainer.ExactTrainer, "__init__", init)
+    few = ["--batch_size", "2", "--micro_batch_size", "2", "--save_steps", "500"]
+    assert main(argv_of("pretrain", data, tmp_path / "run", *few, "--max_steps", "10000")) == 0
+    growth = sizes[10_000] / sizes[1_000] - 1
+    print(f"resident: {sizes[1_000] / 2**20:.1f} MiB after 1,000 steps, {growth:+.2%} after 10,000")
+    assert growth < 0.02, sizes
+    assert (work_dir(tmp_path / "run") / "journal.jsonl").stat().st_size < 10_000
 
 
 @pytest.mark.slow
