@@ -466,15 +466,15 @@ def test_memory_is_flat_over_ten_thousand_steps(data, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
-def test_two_processes_killed_together_resume_to_the_same_bits(data, tmp_path, verb):
-    for name, moments in (("whole", []), ("killed", [12.0, 9.0])):
-        stress.run_with_kills(argv_of(verb, data, tmp_path / name), tmp_path / f"{name}.log", 2, moments)
+@pytest.mark.parametrize("count", [1, 2])
+def test_processes_killed_in_mid_epoch_resume_to_the_same_bits(data, tmp_path, verb, count):
+    stress.run_with_kills(argv_of(verb, data, tmp_path / "whole"), tmp_path / "whole.log", count, [])
+    argv, log = argv_of(verb, data, tmp_path / "killed"), tmp_path / "killed.log"
+    run = stress.start(argv, log, count)
+    while not run.wait(0.01) and not list(work_dir(tmp_path / "killed").glob("checkpoint-*")):
+        pass
+    run.kill()
+    assert run.statuses == [-signal.SIGKILL] * count
+    stress.run_with_kills([*argv, "--resume"], log, count, [])
+    assert "going on from checkpoint-" in log.read_text(encoding="utf-8")
     assert stress.weights(tmp_path / "whole") == stress.weights(tmp_path / "killed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", VERBS)
-def test_killed_runs_resume_to_the_same_bits(tmp_path, verb, data, whole):
-    log = tmp_path / "log"
-    stress.run_with_kills(argv_of(verb, data, tmp_path / "run"), log, 1, [9.0, 2.0, 3.0])
-    assert stress.weights(tmp_path / "run") == whole[verb], log.read_text(encoding="utf-8")
