@@ -67,5 +67,5 @@ $(FLOOR)/.floor: pyproject.toml
 	$(PYTHON) -m venv $(FLOOR)
 	$(FLOOR)/$(notdir $(BIN))/python $(INSTALL) $(TORCH)
 	$(FLOOR)/$(notdir $(BIN))/python $(INSTALL) --editable . accelerate datasets pyyaml "pytest>=9" \
-		"transformers==$$(sed -n 's/.*"transformers>=\([0-9.]*\).*/\1/p' pyproject.toml)"
+		"transformers==$$(sed -n '/^dependencies/s/.*"transformers>=\([0-9.]*\).*/\1/p' pyproject.toml)"
 	@touch $@
