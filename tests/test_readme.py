@@ -1,5 +1,6 @@
 """The READMEs are run: every Python snippet as it stands, every command with its budget cut short."""
 
+import json
 import re
 import shlex
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from tests.reference_model import make_reference_model
 from tests.training.conftest import make_sentences
 from training.__main__ import main
+from training.stranger import Check
 
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +37,19 @@ def workplace(tmp_path_factory):
     rows = [f"{text}\t{'差' if '讨厌' in text else '好'}" for text in sentences]
     for name, part in (("train.tsv", rows[:200]), ("dev.tsv", rows[200:])):
         (folder / name).write_text("\n".join(["text\tlabel", *part]), encoding="utf-8")
+    places = [("张三", place) for place in ("北京", "上海", "广州", "南京", "天津", "西安")]
+    tagged = [
+        "text\ttags",
+        *(f"{' '.join(a + '在' + b)} {n}\tB-PER I-PER O B-LOC I-LOC O" for a, b in places for n in range(9)),
+    ]
+    (folder / "entities.tsv").write_text("\n".join(tagged), encoding="utf-8")
+    questions = []
+    for name in ("张三", "李四", "王五", "赵六"):
+        for place in ("北京", "上海", "广州"):
+            answers = [{"text": place, "answer_start": 4}]
+            asked = {"id": name + place, "question": f"{name}住在哪里？", "answers": answers}
+            questions.append({"context": f"{name}住在{place}。", "qas": [asked]})
+    (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": questions}]}), encoding="utf-8")
     demo = f"{folder}/runs/demo"
     text = ["--train_files", f"{folder}/reviews.txt"]
     assert main(["tokenizer", *text, "--output_dir", f"{demo}/tokenizer"]) == 0
@@ -42,6 +57,7 @@ def workplace(tmp_path_factory):
     assert main(["pretrain", *text, *encoder, "--output_dir", f"{demo}/encoder"]) == 0
     table = ["--train_file", f"{folder}/train.tsv", "--epochs", "1", "--output_dir", f"{demo}/sentiment"]
     assert main(["finetune", "--model", f"{demo}/encoder", *table]) == 0
+    assert main(["export", "--model", f"{demo}/sentiment"]) == 0
     import torch
     from transformers import AutoTokenizer
 
@@ -60,6 +76,8 @@ def test_python_snippets_run_as_they_stand(snippet, workplace, monkeypatch):
 def test_commands_run(block, workplace, monkeypatch):
     monkeypatch.chdir(workplace)
     monkeypatch.setattr("training.pretrain.SAVING_SECONDS", 2.0)
+    # The checks themselves are those of test_validate; here they would start a process a command.
+    monkeypatch.setattr("training.validate.check_folder", lambda folder: [Check("all", True, "looked at elsewhere")])
     for line in block.splitlines():
         words = shlex.split(line)
         if words[0] == "make":

@@ -173,6 +173,7 @@ def test_a_folder_of_data_is_read_without_a_word_from_the_library(tmp_path, capf
     (tmp_path / "bad").mkdir()
     datasets.Dataset.from_dict({"text": ["一", "二"]}).to_parquet(tmp_path / "good" / "a.parquet")
     (tmp_path / "bad" / "a.parquet").write_bytes(b"no parquet")
+    datasets.enable_progress_bars()  # the premise, whatever ran before
     capfd.readouterr()
     dataset, _ = load_corpus(dataset=str(tmp_path / "good"))
     assert dataset["text"][:] == ["一", "二"]

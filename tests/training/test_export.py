@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,23 +38,8 @@ OTHER_SWITCHES = {
     "classifier_pooling": "mean",
     "tie_word_embeddings": True,
 }
-# The snippet of the README.
-SNIPPET = """
-import json
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("runs/demo/sentiment/tokenizer.json")
-tokenizer.enable_truncation(128)
-tokenizer.enable_padding()
-session = onnxruntime.InferenceSession("runs/demo/sentiment/onnx/model.onnx")
-texts = tokenizer.encode_batch(["房间很干净，服务也好", "太让人失望了"])
-batch = {"input_ids": [text.ids for text in texts], "attention_mask": [text.attention_mask for text in texts]}
-logits = session.run(["logits"], {name: np.array(rows, np.int64) for name, rows in batch.items()})[0]
-id2label = json.load(open("runs/demo/sentiment/config.json", encoding="utf-8"))["id2label"]
-print([id2label[str(row.argmax())] for row in logits])
-"""
+README = Path(__file__).parents[2] / "README.md"
+(SNIPPET,) = re.findall(r"```python\n([^`]*import onnxruntime\n[^`]*)```", README.read_text(encoding="utf-8"))
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -245,7 +231,7 @@ def drop_weight(folder: Path):
         (lambda folder: change_config(folder, model_type="bert"), (), "is of the type bert, not tinybert"),
         (lambda folder: change_config(folder, architectures=["TinyBertForX"]), (), "must name one of TinyBertModel"),
         (lambda folder: change_config(folder, architectures=None), (), "must name one of TinyBertModel"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"{"), (), "does not load"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"{"), (), "are cut off or no safetensors"),
         (drop_weight, (), "lacks 1 weights of TinyBertForSequenceClassification, for example classifier.bias"),
         (lambda folder: (folder / "task.json").unlink(), ("--evaluation_file", "test.tsv"), "not fine-tuned here"),
         (lambda _: None, ("--evaluation_file", "absent.tsv"), "absent.tsv"),
