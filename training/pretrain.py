@@ -44,6 +44,7 @@ from training.run_folder import (
     written_whole,
 )
 from training.schedule import Journal, Plan
+from training.starting_embeddings import start_from, starting_embeddings
 from training.tokenizer import describe_unknown, load_masking_tokenizer, train_tokenizer, unknown_share
 from training.trainer import (
     Deadline,
@@ -64,6 +65,7 @@ FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may diff
 FACTS = "facts.json"
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
+EMBEDDINGS = "embeddings.npy"
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
 EVALUATION_BATCH_SIZE = 32
 CALIBRATION_STEPS = 3
@@ -95,11 +97,14 @@ class Prepared:
     train: Dataset
     held_out: Dataset
     facts: dict  # of the corpus, as printed and as kept beside the results
+    embeddings: np.ndarray | None  # that a new model starts from; `None` where one is continued
 
     def save(self, folder: Path):
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.train.save_to_disk(str(folder / "train"))
         self.held_out.save_to_disk(str(folder / "held_out"))
+        if self.embeddings is not None:
+            np.save(folder / EMBEDDINGS, self.embeddings)
         write_json(folder / FACTS, self.facts)
 
     @classmethod
@@ -109,6 +114,7 @@ class Prepared:
             train=datasets.load_from_disk(str(folder / "train")).with_format("numpy"),
             held_out=datasets.load_from_disk(str(folder / "held_out")).with_format("numpy"),
             facts=json.loads((folder / FACTS).read_text(encoding="utf-8")),
+            embeddings=np.load(folder / EMBEDDINGS) if (folder / EMBEDDINGS).is_file() else None,
         )
 
 
@@ -248,14 +254,17 @@ def _prepare(arguments: PretrainArguments, work_dir: Path) -> tuple[Prepared, Ti
     processes.from_main(None)  # until here the others wait
     # A fresh run, too, trains on what a resumed one would read.
     prepared = Prepared.load(work_dir / PREPARED)
-    return prepared, _model_for(arguments, given_model, prepared.tokenizer)
+    return prepared, _model_for(arguments, given_model, prepared)
 
 
 def _model_for(
-    arguments: PretrainArguments, given: TinyBertForMaskedLM | None, tokenizer: PreTrainedTokenizerFast
+    arguments: PretrainArguments, given: TinyBertForMaskedLM | None, prepared: Prepared
 ) -> TinyBertForMaskedLM:
     transformers.set_seed(arguments.seed)
-    model = given or _new_model(arguments, tokenizer)
+    model = given or TinyBertForMaskedLM(_new_config(arguments, prepared.tokenizer))
+    if prepared.embeddings is not None:
+        special_ids = prepared.tokenizer.all_special_ids
+        start_from(model, prepared.embeddings, token_counts(prepared.train, model.config.vocab_size, special_ids))
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         setattr(model.config, name, arguments.dropout)
     # The config is read when a module is built, so the dropout of this run takes a model built with it.
@@ -284,15 +293,14 @@ def _load_model(folder: str) -> TinyBertForMaskedLM:
     return model
 
 
-def _new_model(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertForMaskedLM:
-    config = TinyBertConfig(
+def _new_config(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertConfig:
+    return TinyBertConfig(
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         hidden_dropout_prob=arguments.dropout,
         attention_probs_dropout_prob=arguments.dropout,
         **SIZES[arguments.size or DEFAULT_SIZE],
     )
-    return TinyBertForMaskedLM(config)
 
 
 def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = None) -> Prepared:
@@ -360,7 +368,12 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         f"{len(held_out):,} blocks held out ({len(split['held_out']):,} documents)"
     )
     say(f"unknown to the tokenizer: {describe_unknown(unknown)}")
-    return Prepared(tokenizer, train, held_out, facts)
+    embeddings = None
+    if model is None:
+        started = time.monotonic()
+        embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
+        say(f"embeddings to start from, by what stands near what: {time.monotonic() - started:.0f} s")
+    return Prepared(tokenizer, train, held_out, facts, embeddings)
 
 
 def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool:

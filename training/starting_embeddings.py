@@ -7,33 +7,35 @@ Dagan 2015 have the method; training/EXPERIMENTS.md has what it brought here.
 
 import numpy as np
 import scipy.sparse
+import torch
 from datasets import Dataset
 from sklearn.utils.extmath import randomized_svd
 
+from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM
+
 
 WINDOW = 5  # tokens to either side; a pair at distance d counts 1/d
-MAX_TOKENS = 20_000_000  # counted at most, spread evenly over the text; more change little
+MAX_TOKENS = 10_000_000  # counted at most, spread evenly over the text; more change little
 CONTEXT_POWER = 0.75  # smooths the frequencies of contexts (Levy et al. 2015, section 3.2)
 SINGULAR_POWER = 0.5  # of the singular values in the embedding (section 3.3)
 MIN_COUNT = 5  # a token seen less often keeps its random embedding
-STANDARD_DEVIATION = 0.1  # of an embedding's numbers; 0.05 and 0.2 learnt more slowly
+SPREAD = 2.0  # standard deviation of an embedding's numbers, in times the initializer_range of the model
 BLOCKS_PER_BATCH = 10_000
 
 
-def starting_embeddings(blocks: Dataset, vocab_size: int, hidden_size: int, seed: int) -> np.ndarray:
+def starting_embeddings(blocks: Dataset, config: TinyBertConfig, seed: int) -> np.ndarray:
     """Token embeddings from the positive pointwise mutual information of tokens that stand near one another.
 
     Args:
         blocks: From `encoding.pack`; pairs are counted inside the pieces of a block.
-        vocab_size: Number of token ids.
-        hidden_size: Numbers in an embedding.
+        config: Of the model to start; its sizes and its `initializer_range` count.
         seed: Of the random embeddings of rare tokens, and of the factorisation.
 
     Returns:
         `(vocab_size, hidden_size)`, float32.
     """
-    generator = np.random.default_rng(seed)
-    embeddings = generator.normal(0.0, STANDARD_DEVIATION, (vocab_size, hidden_size)).astype(np.float32)
+    vocab_size, hidden_size, spread = config.vocab_size, config.hidden_size, SPREAD * config.initializer_range
+    embeddings = np.random.default_rng(seed).normal(0.0, spread, (vocab_size, hidden_size)).astype(np.float32)
     near, counts = _count_pairs(blocks, vocab_size)
     information = _positive_information(near)
     rank = min(hidden_size, vocab_size - 1)
@@ -44,8 +46,25 @@ def starting_embeddings(blocks: Dataset, vocab_size: int, hidden_size: int, seed
     known = (counts >= MIN_COUNT) & (lengths > 0)
     found = found[known] / lengths[known, None]
     if len(found):
-        embeddings[known, :rank] = found * (STANDARD_DEVIATION / found.std())
+        embeddings[known, :rank] = found * (spread / found.std())
     return embeddings
+
+
+@torch.no_grad()
+def start_from(model: TinyBertForMaskedLM, embeddings: np.ndarray, counts: np.ndarray):
+    """Give a new model its token embeddings, and its decoder the frequencies of the tokens.
+
+    Args:
+        model: Changed in place.
+        embeddings: From `starting_embeddings`.
+        counts: How often each token occurs, `(vocab_size,)`.
+    """
+    weight = model.get_input_embeddings().weight
+    weight.copy_(torch.from_numpy(embeddings))
+    if model.config.pad_token_id is not None:
+        weight[model.config.pad_token_id] = 0.0  # where it stays: padding has no gradient
+    logs = torch.from_numpy(np.log(counts + 1.0))
+    model.get_output_embeddings().bias.copy_(logs - logs.mean())
 
 
 def _count_pairs(blocks: Dataset, vocab_size: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
