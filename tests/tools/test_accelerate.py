@@ -78,3 +78,58 @@ def test_two_processes_give_the_gradients_of_one_without_looking_for_unused_para
     for name, of_model in expected.items():
         for key, gradient in of_model.items():
             torch.testing.assert_close(gradients[name][key], gradient, rtol=0, atol=1e-5, msg=f"{name} {key}")
+
+
+FSDP_PROGRAM = """
+import sys
+
+import torch
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+
+import hf_tinybert
+
+plugin = FullyShardedDataParallelPlugin(
+    fsdp_version=2, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=["TinyBertLayer"]
+)
+accelerator = Accelerator(fsdp_plugin=plugin)
+for name, batch in torch.load(sys.argv[1], weights_only=True).items():
+    model = getattr(hf_tinybert, name).from_pretrained(f"{sys.argv[2]}/{name}").train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = accelerator.prepare(model, optimizer)
+    losses = []
+    for _ in range(3):
+        loss = model(**{key: values.to(accelerator.device) for key, values in batch.items()}).loss
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    accelerator.print(name, *losses)
+accelerator.end_training()
+"""
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="accelerate shards models on CUDA only: untested here")
+def test_sharded_training_starts_from_the_loss_of_one_process_and_lowers_it(tiny_model, tiny_tokenizer, tmp_path):
+    batches, expected = {}, {}
+    for model_class in HEADS:
+        model = tiny_model(model_class, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model.save_pretrained(tmp_path / model_class.__name__)
+        batches[model_class.__name__] = batch_for(model_class, tiny_tokenizer)
+        expected[model_class.__name__] = model.train()(**batches[model_class.__name__]).loss.item()
+    torch.save(batches, tmp_path / "batches.pt")
+    (tmp_path / "program.py").write_text(FSDP_PROGRAM, encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "gpu"]
+
+    result = subprocess.run(
+        [*launch, *(str(tmp_path / name) for name in ("program.py", "batches.pt", "."))],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+    assert result.returncode == 0, result.stderr[-3000:]
+    losses = {name: list(map(float, rest)) for name, *rest in map(str.split, result.stdout.splitlines())}
+    assert losses.keys() == expected.keys()
+    for name, (first, *_, last) in losses.items():
+        assert first == pytest.approx(expected[name], rel=1e-4) and last < first
