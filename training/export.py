@@ -17,7 +17,16 @@ from training import labelled
 from training.arguments import ExportArguments
 from training.classification import decide
 from training.errors import UserError
-from training.loading import load_tokenizer, loading, read_as_text
+from training.loading import (
+    check_complete,
+    check_finite,
+    check_folder,
+    check_own,
+    check_vocabulary,
+    load_tokenizer,
+    loading,
+    read_as_text,
+)
 from training.predict import FineTuned, Task, read_task
 from training.run_folder import read_json
 from training.tasks import Data, task_module
@@ -25,7 +34,7 @@ from training.tasks import Data, task_module
 
 if typing.TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Where Optimum and Transformers.js look.
 ONNX_FOLDER = "onnx"
@@ -298,13 +307,9 @@ def read_architecture(folder: Path) -> str:
     Raises:
         UserError: If it holds no TinyBERT model.
     """
-    advice = "name a folder made by `python -m training pretrain` or `finetune`"
-    if not (folder / "config.json").is_file():
-        what = "holds no model (no config.json)" if folder.is_dir() else "is no folder"
-        raise UserError(f"--model {folder} {what}; {advice}")
+    check_folder(folder, "pretrain")
     config = read_json(folder / "config.json")
-    if config.get("model_type") != "tinybert":
-        raise UserError(f"--model {folder} is of the type {config.get('model_type')}, not tinybert; {advice}")
+    check_own(folder, config)
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1 or architectures[0] not in OUTPUTS:
         raise UserError(
@@ -318,7 +323,7 @@ def load_model(folder: Path, architecture: str) -> "PreTrainedModel":
     """The model of a folder, on CPU in float32, ready to answer.
 
     Raises:
-        UserError: If it does not load, or lacks weights.
+        UserError: If it does not load, lacks weights or has some that are no numbers.
     """
     import torch
     from transformers.utils import logging as transformers_logging
@@ -328,13 +333,10 @@ def load_model(folder: Path, architecture: str) -> "PreTrainedModel":
     transformers_logging.disable_progress_bar()
     with loading(str(folder)):
         model, info = getattr(hf_tinybert, architecture).from_pretrained(
-            folder, dtype=torch.float32, output_loading_info=True
+            folder, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True
         )
-    if info["missing_keys"]:
-        raise UserError(
-            f"--model {folder} lacks {len(info['missing_keys'])} weights of {architecture}, for example "
-            f"{min(info['missing_keys'])}; save the model again"
-        )
+    check_complete(str(folder), architecture, info)
+    check_finite(str(folder), model)
     return model.eval()
 
 
@@ -350,7 +352,8 @@ def main(arguments: ExportArguments):
     evaluation = _read_evaluation(arguments, architecture)
     if not os.access(folder, os.W_OK):
         raise UserError(f"--model {folder}: cannot write there; copy it to a folder of your own")
-    model = load_model(folder, architecture)
+    model, tokenizer = load_model(folder, architecture), load_tokenizer(folder)
+    check_vocabulary(f"the tokenizer of --model {folder}", tokenizer, model.config.vocab_size)
     # Inside the model's folder, so that a rename can take the files to their place.
     with tempfile.TemporaryDirectory(prefix=f".{ONNX_FOLDER}.", dir=folder) as staging:
         path = Path(staging) / MODEL_FILE
@@ -363,7 +366,7 @@ def main(arguments: ExportArguments):
             exported[QUANTIZED_FILE] = OnnxModel(quantized_path, model.config)
             _tell_agreement(compare_answers(model, exported[QUANTIZED_FILE]), told_more=evaluation is not None)
         if evaluation is not None:
-            _tell_scores({"torch": model, **exported}, folder, evaluation)
+            _tell_scores({"torch": model, **exported}, tokenizer, evaluation)
         _publish(Path(staging), folder / ONNX_FOLDER)
 
 
@@ -406,9 +409,9 @@ def _tell_agreement(agreement: Agreement, told_more: bool):
         print("random ids are poor evidence: they resemble no text; --evaluation_file compares on labelled text")
 
 
-def _tell_scores(models: dict, folder: Path, evaluation: Evaluation):
+def _tell_scores(models: dict, tokenizer: "PreTrainedTokenizerBase", evaluation: Evaluation):
     """Print the scores of each model, and how often it answers as torch does."""
-    tokenizer, task = load_tokenizer(str(folder)), evaluation.task
+    task = evaluation.task
     read_as_text(tokenizer)
     module, expected = task_module(task.task), None
     print(f"scores on {evaluation.data.source}: {len(evaluation.data):,} rows")

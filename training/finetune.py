@@ -14,10 +14,12 @@ from training import card, labelled, processes, run_folder
 from training.arguments import FinetuneArguments, check_report_to
 from training.errors import UserError
 from training.loading import (
+    check_complete,
     check_encoder,
     check_finite,
     check_folder,
     check_vocabulary,
+    lacking_weights,
     load_tokenizer,
     loading,
     read_as_text,
@@ -133,19 +135,13 @@ def load_pretrained(
 
 def _check_loaded(model: str, prefix: str, info: dict):
     """Weights of the encoder must all come from the checkpoint; what else differs from it is printed."""
-    mismatched = [key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]]
-    new = [key for key in [*info["missing_keys"], *mismatched] if key.startswith(prefix)]
-    broken = sorted(key for key in new if not POOLER.search(key))
-    if broken:
-        raise UserError(
-            f"--model {model} lacks {len(broken)} weights of the encoder or has them in another shape, "
-            f"for example {broken[0]}; name the folder of a whole model"
-        )
+    check_complete(model, "the encoder", info, lambda key: key.startswith(prefix) and not POOLER.search(key))
+    new = [key for key in lacking_weights(info) if key.startswith(prefix)]
     unused = sorted(key for key in info["unexpected_keys"] if key.startswith(prefix))
-    for what, keys in (("newly initialised", sorted(new)), ("not used", unused)):
+    for what, keys in (("newly initialised", new), ("not used", unused)):
         if keys:
             print(f"weights of {model} {what}: {', '.join(keys)}")
-    if any(not key.startswith(prefix) for key in mismatched):
+    if any(not key.startswith(prefix) for key, *_ in info["mismatched_keys"]):
         print("the classifier of another task is replaced by a new one")
 
 

@@ -1,6 +1,7 @@
 """Load models and tokenizers; whatever is damaged about them becomes a `UserError`."""
 
 import typing
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,6 +90,17 @@ def _conversion(model: str, config: dict) -> str:
     )
 
 
+def check_own(model: str | Path, config: dict):
+    """Raise a `UserError` unless a `config.json` is that of a model of this project."""
+    from hf_tinybert import TinyBertConfig
+
+    if config.get("model_type") != TinyBertConfig.model_type:
+        raise UserError(
+            f"--model {model} is of the type {config.get('model_type')}, not {TinyBertConfig.model_type}; "
+            "name a folder made by `python -m training pretrain` or `finetune`"
+        )
+
+
 def check_encoder(model: str, config: "PretrainedConfig"):
     """Raise a `UserError` unless a config is that of an encoder of text: of a kind that has a masked-LM head."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
@@ -126,15 +138,25 @@ def check_finite(model: str, loaded: "torch.nn.Module"):
         raise UserError(f"--model {model} diverged: {broken} holds NaN or infinite numbers; name a model that did not")
 
 
-def check_complete(model: str, kind: str, info: dict):
-    """Raise a `UserError` if weights did not come from the folder, which transformers would draw at random.
+def lacking_weights(info: dict) -> list[str]:
+    """The weights that did not come from a folder, which transformers then draws at random.
 
     Args:
-        kind: What the folder should hold, for the message.
         info: What `from_pretrained(ignore_mismatched_sizes=True, output_loading_info=True)` gives beside the model.
             Without the first a weight of another shape raises without saying which.
     """
-    lacking = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
+    return sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
+
+
+def check_complete(model: str, kind: str, info: dict, needed: Callable[[str], bool] = lambda key: True):
+    """Raise a `UserError` if weights did not come from the folder.
+
+    Args:
+        kind: What the folder should hold, for the message.
+        info: As for `lacking_weights`.
+        needed: Whether a weight, by its name, has to come from there.
+    """
+    lacking = [key for key in lacking_weights(info) if needed(key)]
     if lacking:
         raise UserError(
             f"--model {model} lacks {len(lacking)} weights of {kind} or has them in another shape, "

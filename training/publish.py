@@ -10,12 +10,12 @@ from pathlib import Path
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import disable_progress_bars, validate_repo_id
 
-import hf_tinybert
 from training.arguments import PublishArguments
 from training.card import CARD_FILE
 from training.errors import UserError
 from training.folder_checks import CODE, OPTIONAL, REQUIRED
 from training.hub import log_in, plain_words
+from training.loading import check_folder, check_own
 from training.published_card import published_card
 from training.run_folder import read_json
 from training.upload import CONFIG_FILE, Files, PublishedFile, upload
@@ -56,20 +56,15 @@ def _check(arguments: PublishArguments):
         raise UserError(f"--repo_id {arguments.repo_id} must be owner/name, the owner being you or an organisation")
     if arguments.create_pr and arguments.revision:
         raise UserError("--create_pr proposes a change of main, so give no --revision with it")
-    config = Path(arguments.model) / CONFIG_FILE
-    advice = "name a folder made by `python -m training`"
-    if not config.is_file():
-        raise UserError(f"--model {arguments.model} is not a folder with a model (no {CONFIG_FILE}); {advice}")
-    model_type = read_json(config).get("model_type")
-    if model_type != hf_tinybert.TinyBertConfig.model_type:
-        raise UserError(f"--model {arguments.model} is of the type {model_type}, not tinybert; {advice}")
+    check_folder(arguments.model, "finetune")
+    check_own(arguments.model, read_json(Path(arguments.model) / CONFIG_FILE))
 
 
 def _check_fit(folder: Path):
     """Raise a `UserError` unless the folder passes `validate`: it loads, runs the package's code, tells nothing."""
-    from training.validate import check_folder
+    from training import validate
 
-    failed = [f"{check.name}: {check.detail}" for check in check_folder(folder) if check.passed is False]
+    failed = [f"{check.name}: {check.detail}" for check in validate.check_folder(folder) if check.passed is False]
     if failed:
         raise UserError(
             f"--model {folder} is not fit to be published: {'; '.join(failed)}. Mend it; "

@@ -287,7 +287,7 @@ def test_what_validate_finds_stops_it_before_any_request(hub, publish, folder, v
         (["--repo_id", "owner/a--b"], "--repo_id owner/a--b cannot be a name on the Hub"),
         (["--repo_id", "a/b/c"], "--repo_id a/b/c cannot be a name on the Hub"),
         (["--create_pr", "--revision", "next"], "give no --revision"),
-        (["--model", "nowhere"], "nowhere is not a folder with a model"),
+        (["--model", "nowhere"], "--model nowhere is no folder"),
     ],
 )
 def test_impossible_arguments_are_refused_before_any_request(hub, publish, folder, options, message):

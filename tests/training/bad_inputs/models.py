@@ -20,6 +20,7 @@ VERBS = {
     "finetune": ("--model", "model", "--train_file", "a.tsv", "--output_dir", "out"),
     "evaluate": ("--model", "model", "--test_file", "a.tsv", "--output_file", "out.json"),
     "predict": ("--model", "model", "--input", "a.tsv", "--output", "out.jsonl"),
+    "export": ("--model", "model", "--format", "onnx"),
 }
 FINETUNED = ("evaluate", "predict")
 

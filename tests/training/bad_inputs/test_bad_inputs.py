@@ -15,7 +15,7 @@ from tests.training import toy
 from tests.training.bad_inputs.files import TABLES, TEXTS
 from tests.training.bad_inputs.models import MODELS
 from tests.training.test_predict import save_finetuned
-from training import finetune, pretrain
+from training import export, finetune, pretrain
 from training.__main__ import main
 
 
@@ -60,6 +60,7 @@ def run(models, tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pretrain, "_train", stop)
     monkeypatch.setattr(finetune, "prepare_training_dir", stop)
+    monkeypatch.setattr(export, "export_onnx", stop)
 
     def run(case):
         case.make(tmp_path, models) if case in MODELS else case.make(tmp_path)
