@@ -85,8 +85,12 @@ def check_folder(model: str | Path, verb: str):
 def _conversion(model: str, config: dict) -> str:
     """A program that writes safetensors beside pickled weights, of the head that they have."""
     _, head, kind = (config.get("architectures") or ["ForMaskedLM"])[0].partition("For")
+    from hf_tinybert import TinyBertConfig
+
+    ours = "import hf_tinybert; " if config["model_type"] == TinyBertConfig.model_type else ""
     return (
-        f"from transformers import AutoModel{head}{kind} as M; M.from_pretrained({model!r}).save_pretrained({model!r})"
+        f"{ours}from transformers import AutoModel{head}{kind} as M; "
+        f"M.from_pretrained({model!r}).save_pretrained({model!r})"
     )
 
 

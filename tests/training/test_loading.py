@@ -3,8 +3,9 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, pipeline
+from transformers import BertForMaskedLM, BertForSequenceClassification, pipeline
 
+from hf_tinybert import TinyBertForMaskedLM
 from tests.training import toy
 from tests.training.test_predict import save_finetuned
 from training import classification, predict
@@ -16,11 +17,11 @@ from training.loading import check_folder, load_tokenizer, read_as_text
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
 
 
-@pytest.mark.parametrize("model_class", [BertForMaskedLM, BertForSequenceClassification])
+@pytest.mark.parametrize("model_class", [BertForMaskedLM, BertForSequenceClassification, TinyBertForMaskedLM])
 def test_the_advice_on_weights_of_the_old_format_converts_them_head_and_all(tmp_path, model_class):
     folder = tmp_path / "old"
     tokenizer = toy.make_tokenizer()
-    model_class(BertConfig(vocab_size=len(tokenizer), **SMALL)).save_pretrained(folder)
+    model_class(model_class.config_class(vocab_size=len(tokenizer), **SMALL)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     before = load_file(folder / "model.safetensors")
     torch.save(before, folder / "pytorch_model.bin")
@@ -28,6 +29,7 @@ def test_the_advice_on_weights_of_the_old_format_converts_them_head_and_all(tmp_
     with pytest.raises(UserError) as refusal:
         check_folder(folder, "finetune")
     program = re.search(r'python -c "(.*)"$', str(refusal.value))[1]
+    assert ("import hf_tinybert; " in program) is (model_class is TinyBertForMaskedLM)  # or transformers knows no such
     exec(program, {})
     check_folder(folder, "finetune")
     after = load_file(folder / "model.safetensors")
