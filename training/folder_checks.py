@@ -12,7 +12,7 @@ import hf_tinybert
 from hf_tinybert import TinyBertConfig
 from hf_tinybert.configuration_tinybert import AUTO_MAP
 from training.scan import find_private
-from training.stranger import Check, CheckError, Head, head_of, require
+from training.stranger import Check, CheckError, Head, SkipError, head_of, require, run_check, skip
 
 
 REQUIRED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md")
@@ -42,10 +42,6 @@ LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|multilingual|code")
 HARMLESS = ("safetensors only", "nothing else", "vocabulary", "card", "results", "private")
 
 
-class _SkipError(Exception):
-    """A check has nothing to look at, and why."""
-
-
 def static_checks(folder: str | Path) -> list[Check]:
     """Check the files of a folder; each check is a line, whatever the others found.
 
@@ -62,30 +58,13 @@ def failed_to_load(checks: list[Check]) -> str | None:
     return next((check.name for check in checks if check.passed is False and check.name not in HARMLESS), None)
 
 
-def run_check(name: str, check: Callable[..., str], *arguments) -> Check:
-    """The line of one check: a `CheckError`, or whatever else a damaged file raises, fails it."""
-    try:
-        return Check(name, True, check(*arguments))
-    except _SkipError as reason:
-        return Check(name, None, str(reason))
-    except CheckError as fault:
-        return Check(name, False, str(fault))
-    except Exception as error:  # json, yaml, safetensors, tokenizers (bare Exception): each in its own way
-        return Check(name, False, " ".join(f"{type(error).__name__}: {error}".split())[:300])
-
-
-def skip(reason: str):
-    """End a check that has nothing to look at."""
-    raise _SkipError(reason)
-
-
 def vocabulary_sha256(vocabulary: dict[str, int]) -> str:
     """What a vocabulary is told by: written into the results when a model is trained, compared when it is checked."""
     return hashlib.sha256(json.dumps(sorted(vocabulary.items())).encode("utf-8")).hexdigest()
 
 
 class _Folder:
-    """What several checks read. A part that does not read raises `_SkipError`: the check of that part says why."""
+    """What several checks read. A part that does not read raises `SkipError`: the check of that part says why."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -94,15 +73,15 @@ class _Folder:
         """What `read` gives, where the check of that name passes."""
         try:
             return read()
-        except _SkipError:
+        except SkipError:
             raise
         except Exception as error:  # told by the check that is named
-            raise _SkipError(f"after the failure of: {check}") from error
+            raise SkipError(f"after the failure of: {check}") from error
 
     def file(self, name: str) -> Path:
         """A file that a check reads; that it is missing is told once, by the check of the files."""
         if not (self.path / name).is_file():
-            raise _SkipError("after the failure of: files")
+            raise SkipError("after the failure of: files")
         return self.path / name
 
     @property

@@ -9,6 +9,7 @@ import json
 import math
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,6 +54,27 @@ def require(condition: bool, fault: str):
     """Raise a `CheckError` unless the condition holds."""
     if not condition:
         raise CheckError(fault)
+
+
+class SkipError(Exception):
+    """A check has nothing to look at, and why."""
+
+
+def skip(reason: str):
+    """End a check that has nothing to look at."""
+    raise SkipError(reason)
+
+
+def run_check(name: str, check: Callable[..., str], *arguments) -> Check:
+    """The line of one check: a `CheckError`, or whatever else a damaged folder raises, fails it."""
+    try:
+        return Check(name, True, check(*arguments))
+    except SkipError as reason:
+        return Check(name, None, str(reason))
+    except CheckError as fault:
+        return Check(name, False, str(fault))
+    except Exception as error:  # the code and files of others: anything may come, tokenizers raises bare Exception
+        return Check(name, False, " ".join(f"{type(error).__name__}: {error}".split())[:300])
 
 
 class Head(NamedTuple):
@@ -156,10 +178,11 @@ def save_again(model, tokenizer, load, folder: Path) -> str:
             require(copy.is_file() and copy.read_bytes() == code.read_bytes(), f"the second save loses {code.name}")
         numbers = fixed_outputs(model)
         require(same_numbers(numbers, fixed_outputs(load(again))), "the second save gives other numbers")
-    return f"auto_map ({len(configs[0].get('auto_map', {}))} entries), code and {_count(numbers)} numbers are the same"
+    return f"auto_map ({len(configs[0].get('auto_map', {}))} entries), code and {count(numbers)} numbers are the same"
 
 
-def _count(numbers: dict[str, "torch.Tensor"]) -> str:
+def count(numbers: dict[str, "torch.Tensor"]) -> str:
+    """How many numbers `fixed_outputs` gave, for people."""
     return f"{sum(tensor.numel() for tensor in numbers.values()):,}"
 
 
@@ -313,21 +336,6 @@ class Told(io.StringIO):
         self.truncate()
 
 
-class _Report:
-    def __init__(self):
-        self.checks: list[Check] = []
-
-    def step(self, name: str, check, *arguments):
-        """Add a line; whatever a damaged folder raises is its detail, and gives `None`."""
-        try:
-            detail = check(*arguments)
-        except Exception as error:  # the code and files of others: anything may come
-            kind = "" if isinstance(error, CheckError) else f"{type(error).__name__}: "
-            self.checks.append(Check(name, False, " ".join(f"{kind}{error}".split())[:300]))
-        else:
-            self.checks.append(Check(name, True, detail))
-
-
 def look_at(folder: str, scratch: Path, told: Told) -> dict:
     """Load and try everything; the numbers go into `scratch`, the rest is returned."""
     import transformers
@@ -355,23 +363,22 @@ def look_at(folder: str, scratch: Path, told: Told) -> dict:
         loaded["tokenizer"], loaded["ids"] = tokenizer, token_ids(tokenizer)
         return f"{PACKAGE} absent, offline, empty cache: {head.auto_class} gives {architecture}; nothing printed"
 
-    report = _Report()
-    report.step("clean process", clean_load)
-    if not report.checks[0].passed:
-        report.checks += [Check(name, None, "it does not load") for name in CHECKS[1:]]
-        return {"checks": report.checks, "token_ids": None}
+    checks = [run_check("clean process", clean_load)]
+    if not checks[0].passed:
+        checks += [Check(name, None, "it does not load") for name in CHECKS[1:]]
+        return {"checks": checks, "token_ids": None}
     model = loaded["model"]
-    report.step("shared decoder", check_shared_decoder, model)
-    report.step("saved again", save_again, model, loaded["tokenizer"], load, Path(folder))
+    checks.append(run_check("shared decoder", check_shared_decoder, model))
+    checks.append(run_check("saved again", save_again, model, loaded["tokenizer"], load, Path(folder)))
     model = model.float()  # tolerances are those of float32, whatever the weights were saved in
     for name, check in zip(
         CHECKS[3:7], (check_mask, check_padding, check_row_of_padding, check_row_alone), strict=True
     ):
-        report.step(name, check, model)
+        checks.append(run_check(name, check, model))
     # Models built into transformers report a head that stays behind, as it does in the second pipeline.
     tasks = head.pipelines if model.config.model_type == MODEL_TYPE else head.pipelines[:1]
-    report.step("pipelines", check_pipelines, folder, tasks, told)
-    return {"checks": report.checks, "token_ids": loaded["ids"]}
+    checks.append(run_check("pipelines", check_pipelines, folder, tasks, told))
+    return {"checks": checks, "token_ids": loaded["ids"]}
 
 
 def main(folder: str, scratch: str, num_threads: str):

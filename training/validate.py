@@ -16,7 +16,8 @@ from pathlib import Path
 
 from training.arguments import ValidateArguments
 from training.errors import UserError
-from training.folder_checks import failed_to_load, run_check, skip, static_checks
+from training.export import MODEL_FILE, ONNX_FOLDER, TOLERANCE
+from training.folder_checks import failed_to_load, static_checks
 from training.stranger import (
     CHECKS,
     NUMBERS_FILE,
@@ -24,14 +25,17 @@ from training.stranger import (
     TEXTS,
     Check,
     CheckError,
+    count,
     difference,
     fixed_inputs,
     fixed_outputs,
     head_of,
     model_inputs,
     require,
+    run_check,
     same_numbers,
     save_again,
+    skip,
     token_ids,
 )
 
@@ -39,7 +43,6 @@ from training.stranger import (
 CLEAN_PROCESS, *_ = CHECKS
 WITH_PACKAGE = ("same numbers", "saved again here", "token ids", "onnx")
 SECONDS = 15.0  # what `check_finished` takes on a machine of two cores; most of it is importing transformers
-ONNX_TOLERANCE = 1e-4
 # What a shell may hold that a stranger's does not; HF_TOKEN among it.
 OWN_SETTINGS = ("PYTHON", "HF_", "HUGGING", "TRANSFORMERS_")
 
@@ -178,13 +181,8 @@ def _check_numbers(folder: Path, scratch: Path) -> str:
     numbers = [fixed_outputs(model_class.from_pretrained(folder)) for model_class in _classes(folder)]
     by_class, by_auto, remote = *numbers, load_file(scratch / NUMBERS_FILE)
     for other, way in ((by_auto, "its Auto class"), (remote, "its own code in the clean process")):
-        apart = "" if same_numbers(by_class, other) else f"{way} gives other numbers than its class"
-        require(not apart, apart)
-    return f"{sum(map(_size, by_class.values())):,} by class, by Auto class and by its own code: equal in every bit"
-
-
-def _size(tensor) -> int:
-    return tensor.numel()
+        require(same_numbers(by_class, other), f"{way} gives other numbers than its class")
+    return f"{count(by_class)} by class, by Auto class and by its own code: equal in every bit"
 
 
 def _check_save(folder: Path) -> str:
@@ -221,9 +219,9 @@ def _check_token_ids(folder: Path, remote: list[list[int]] | None) -> str:
 
 
 def _check_onnx(folder: Path) -> str:
-    files = sorted((folder / "onnx").glob("*.onnx"))
+    files = sorted((folder / ONNX_FOLDER).glob("*.onnx"))
     if not files:
-        skip("no onnx/ in the folder")
+        skip(f"no {ONNX_FOLDER}/ in the folder")
     try:
         import onnxruntime
     except ImportError:
@@ -234,8 +232,8 @@ def _check_onnx(folder: Path) -> str:
     for path in files:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         worst = _onnx_difference(session, model)
-        exact = path.name == "model.onnx"  # others are quantized or of half precision: their figure is only told
-        require(worst <= (ONNX_TOLERANCE if exact else float("inf")), f"{path.name} differs by {worst:.1e}")
+        exact = path.name == MODEL_FILE  # others are quantized or of half precision: their figure is only told
+        require(worst <= (TOLERANCE if exact else float("inf")), f"{path.name} differs by {worst:.1e}")
         figures.append(f"{path.name} {worst:.1e}")
     return f"largest relative difference from torch: {', '.join(figures)}"
 
