@@ -5,11 +5,11 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from training.run_folder import CARD_FILE, RESULTS_FILE
 from training.tasks import TRUNCATE, task_module
 
 
 TEMPLATE = Path(__file__).parent.parent / "model_cards" / "model_card.md"
-CARD_FILE = "README.md"
 MODEL_ID = "OWNER/NAME"  # until `publish` knows it
 
 
@@ -23,7 +23,7 @@ def write_card(folder: Path, results: dict | None = None):
         results: What to write it from, at least the `task`; `None` reads `eval_results.json` in the folder.
     """
     if results is None:
-        results = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+        results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     if _has_curve(results):
         _draw_loss_curve(results, folder / "loss_curve.png")
     _make_card(folder, results).save(folder / CARD_FILE)

@@ -7,11 +7,8 @@ from training import card, labelled, run_folder
 from training.arguments import EvaluateArguments, FinetuneArguments
 from training.errors import UserError
 from training.predict import Task, check_output, load_finetuned, read_task
-from training.run_folder import read_json
+from training.run_folder import CARD_FILE, RESULTS_FILE, read_json
 from training.tasks import task_module
-
-
-RESULTS_FILE = "eval_results.json"
 
 
 def refit_baselines(folder: str | Path, results: dict):
@@ -72,7 +69,7 @@ def main(arguments: EvaluateArguments):
     if baselines is None and module.BASELINE:
         print(f"the rows it was fine-tuned on are no longer there: {module.BASELINE} cannot be fitted to compare")
     if arguments.output_file is None and "task" in before and not card.refresh_card(folder, before):
-        print(f"{folder / card.CARD_FILE} was edited by hand and stays as it is, without these scores")
+        print(f"{folder / CARD_FILE} was edited by hand and stays as it is, without these scores")
     print(f"written to {results_path}{f', in place of an earlier {name}' if replaced else ''}")
 
 

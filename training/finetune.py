@@ -292,14 +292,11 @@ def _progress_callback(epochs: float):
 
 def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
     """Write the model folder in one step."""
-    from training.evaluate import RESULTS_FILE
-    from training.predict import TASK_FILE
-
     with run_folder.publishing(arguments.output_dir) as folder:
         finetuned.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        run_folder.write_json(folder / TASK_FILE, dataclasses.asdict(finetuned.task))
-        run_folder.write_json(folder / RESULTS_FILE, results)
+        run_folder.write_json(folder / run_folder.TASK_FILE, dataclasses.asdict(finetuned.task))
+        run_folder.write_json(folder / run_folder.RESULTS_FILE, results)
         card.write_card(folder)
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import hf_tinybert
 from hf_tinybert import TinyBertConfig
 from hf_tinybert.configuration_tinybert import AUTO_MAP
+from training.run_folder import CARD_FILE, RESULTS_FILE, TASK_FILE
 from training.scan import find_private
 from training.stranger import Check, CheckError, Head, SkipError, head_of, require, run_check, skip
 
 
-REQUIRED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md")
+REQUIRED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", CARD_FILE)
 CODE = tuple(sorted({f"{reference.partition('.')[0]}.py" for reference in AUTO_MAP.values()}))
 OPTIONAL = re.compile(
     r"eval_results\.json|task\.json|loss_curve\.png|generation_config\.json|special_tokens_map\.json|"
@@ -28,7 +29,6 @@ NOT_PUBLISHED = re.compile(
     r".*\.(bin|pt|pth|pkl|pickle|ckpt|npz|npy|h5|msgpack|joblib)|(training_args|optimizer|scheduler|scaler|rng_state|"
     r"trainer_state)[^/]*"
 )
-RESULTS_FILE, TASK_FILE, CARD_FILE = "eval_results.json", "task.json", "README.md"
 VOCABULARY_KEY = "vocabulary_sha256"  # in eval_results.json
 TASK_ENDINGS = {
     "masked-lm": "ForMaskedLM",

@@ -22,7 +22,7 @@ from training.loading import (
     loading,
     read_as_text,
 )
-from training.run_folder import read_json
+from training.run_folder import TASK_FILE, read_json
 from training.tasks import TASKS, task_module
 
 
@@ -31,7 +31,6 @@ if typing.TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from transformers.utils import ModelOutput
 
-TASK_FILE = "task.json"
 BATCH_SIZE = 64
 CHUNK_SIZE = 64 * BATCH_SIZE  # texts in memory at a time, and sorted by length together
 

@@ -11,13 +11,12 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import disable_progress_bars, validate_repo_id
 
 from training.arguments import PublishArguments
-from training.card import CARD_FILE
 from training.errors import UserError
 from training.folder_checks import CODE, OPTIONAL, REQUIRED
 from training.hub import log_in, plain_words
 from training.loading import check_folder, check_own
 from training.published_card import published_card
-from training.run_folder import read_json
+from training.run_folder import CARD_FILE, read_json
 from training.upload import CONFIG_FILE, Files, PublishedFile, upload
 
 

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import hf_tinybert
-from training.card import CARD_FILE, MODEL_ID
+from training.card import MODEL_ID
 from training.errors import UserError
 from training.folder_checks import CODE
+from training.run_folder import CARD_FILE
 
 
 HEADING = "## The code in this repository"

@@ -19,6 +19,7 @@ from training.clock import say
 from training.errors import UserError
 
 
+RESULTS_FILE, TASK_FILE, CARD_FILE = "eval_results.json", "task.json", "README.md"  # in the run folder
 ARGUMENTS_FILE = "arguments.json"  # in the training folder: what the run was told, paths included
 PREPARED = "prepared"  # there as well: the text of a run, encoded
 LOCK_FILE = "lock"
