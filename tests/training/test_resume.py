@@ -1,5 +1,6 @@
 """Runs that are stopped, killed, starved of disk or led astray: what is left, and what --resume makes of it."""
 
+import itertools
 import json
 import os
 import shutil
@@ -110,6 +111,37 @@ def test_a_run_stopped_while_publishing_has_no_step_to_repeat(data, whole, tmp_p
 
 
 @POSIX
+def test_a_budget_in_time_resumes_to_the_same_bits_by_its_journal(data, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    argv = [*stress.ARGVS["pretrain"](data, folder), "--save_steps", "3"]
+    at = argv.index("--max_steps") if "--max_steps" in argv else None
+    argv = [*(argv if at is None else argv[:at] + argv[at + 2 :]), "--time_budget", "40s"]
+    monkeypatch.setattr(pretrain, "_measure_step", lambda *_: 2.0)
+    with monkeypatch.context() as patch:
+        clock, left = itertools.count(), itertools.count(12, -1)
+        patch.setattr(trainer.time, "monotonic", lambda: float(next(clock)))
+        patch.setattr(trainer.Deadline, "seconds_left", lambda self: max(2.0, float(next(left))))
+        patch.setattr(pretrain.card, "write_card", lambda *_: stop())
+        assert main(argv) == 130
+    plans = {entry["max_steps"] for entry in Journal(work_dir(folder) / "journal.jsonl").of("plan")}
+    assert len(plans) > 2  # the clock moved the end
+    shutil.copytree(work_dir(folder), tmp_path / "kept")
+    assert main([*argv, "--resume"]) == 0
+    expected = stress.weights(folder)
+
+    shutil.rmtree(folder)
+    shutil.rmtree(work_dir(folder))
+    shutil.copytree(tmp_path / "kept", work_dir(folder))
+    last = last_checkpoint(work_dir(folder))
+    shutil.rmtree(last)
+    assert last_checkpoint(work_dir(folder)) is not None
+    steps = []
+    at_step(monkeypatch, int(last.name.rpartition("-")[2]), lambda: steps.append(last))
+    monkeypatch.setattr(trainer.Deadline, "seconds_left", lambda self: pytest.fail("the journal knows the plan"))
+    assert main([*argv, "--resume"]) == 0
+    assert steps and stress.weights(folder) == expected
+
+
 @pytest.mark.parametrize(("verb", "name", "status"), [("pretrain", "SIGTERM", 143), ("finetune", "SIGINT", 130)])
 def test_a_signal_ends_the_step_and_saves(data, whole, tmp_path, monkeypatch, capsys, verb, name, status):
     folder = tmp_path / "run"
