@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoModelForSequenceClassification, pipeline
 
 from tests.training.conftest import make_sentences
-from training import demo
+from training import demo, validate
 from training.__main__ import main
 
 
@@ -58,6 +58,9 @@ def test_the_demo_runs_the_whole_path(tmp_path, monkeypatch, capsys):
     assert answer[0]["label"] in ("negative", "positive")
     with (folder / "data" / "held_out.tsv").open(encoding="utf-8") as file:
         assert len(list(csv.reader(file, delimiter="\t"))) == 51
+    for made in ("encoder", "sentiment"):
+        checks = validate.check_folder(folder / made)
+        assert len(checks) > 20 and not [check for check in checks if check.passed is False]
     assert main(["demo", "--output_dir", str(folder)]) == 2
     assert "already holds a model" in capsys.readouterr().err
 

@@ -58,12 +58,12 @@ def answer(session, input_ids, attention_mask):
     return dict(zip([output.name for output in session.get_outputs()], arrays, strict=True))
 
 
-def assert_answers_as_torch(session, model):
-    """At every length, a text alone and in a batch, padded on either side."""
+def assert_answers_as_torch(session, model, lengths=None):
+    """At the given or every length, a text alone and in a batch, padded on either side."""
     choices = (3,) if isinstance(model, hf_tinybert.TinyBertForMultipleChoice) else ()
     longest = model.config.max_position_embeddings
-    for length in range(1, longest + 1):
-        for batch_size in (1, 5) if length < longest else (1, 5, 32):
+    for length in lengths or range(1, longest + 1):
+        for batch_size in (1, 3, 32) if lengths or length == longest else (1, 5):
             input_ids = torch.randint(model.config.vocab_size, (batch_size, *choices, length))
             attention_mask = torch.ones_like(input_ids)
             attention_mask[-1, ..., (length + 1) // 2 :] = 0
@@ -263,6 +263,13 @@ def test_without_its_libraries_the_extra_is_named(made, monkeypatch, capsys):
     )
     assert run(made[0] / "model") == 2
     assert capsys.readouterr().err.endswith("error: export needs onnxscript; pip install 'hf-tinybert[onnx]'\n")
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_answers_as_torch_at_lengths_that_people_use(head, tiny_model, tmp_path):
+    model = tiny_model(getattr(hf_tinybert, head), **{**OTHER_SWITCHES, "max_position_embeddings": 512})
+    export.export_onnx(model, tmp_path / "model.onnx")
+    assert_answers_as_torch(onnxruntime.InferenceSession(tmp_path / "model.onnx"), model, lengths=(7, 128, 512))
 
 
 @pytest.mark.slow
