@@ -90,7 +90,8 @@ def main():
     model = AutoModelForMaskedLM.from_pretrained(folder, **trust)
     ids = AutoTokenizer.from_pretrained(folder, **trust)("我爱北京", return_tensors="pt")["input_ids"]
     loader = torch.utils.data.DataLoader(Scores(model, ids), num_workers=1, multiprocessing_context="spawn")
-    told["spawned worker"] = torch.equal(next(iter(loader))[0], expected["folder"])
+    torch.set_num_threads(1)  # as in a worker: with more of them sums may round otherwise
+    told["spawned worker"] = torch.equal(next(iter(loader))[0], Scores(model, ids)[0])
     print(json.dumps(told))
 
 

@@ -114,12 +114,20 @@ class FinetuneArguments:
     warmup_share: float = option("share of the steps in which the learning rate rises", 0.1)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in fine-tuning", 0.1)
-    token_masking: float = option("share of tokens hidden behind [MASK], against learning by heart", 0.3)
+    token_masking: float | None = option(
+        "share of tokens hidden behind [MASK], against learning by heart (default: 0.3 to classify texts, else 0)",
+        None,
+    )
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
     output_dir: str = option("folder to make; it appears when the run is finished")
     resume: bool = option("go on from the last checkpoint of an interrupted run", False)
     report_to: str = option("where metrics go besides the log: none, tensorboard, trackio, ...", "none")
+
+    def __post_init__(self):
+        if self.token_masking is None:
+            # A tag is that of a token that must be seen: training/EXPERIMENTS.md.
+            self.token_masking = 0.3 if self.task == "sequence-classification" else 0.0
 
 
 @dataclass(kw_only=True)

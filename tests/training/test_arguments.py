@@ -157,3 +157,18 @@ def test_the_tasks_to_choose_from_are_those_there_is_a_module_for():
     assert set(typing.get_args(field.type)) == set(TASKS)
     for name in TASKS:
         assert hasattr(transformers, task_module(name).AUTO_CLASS)
+
+
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        ([], 0.3),
+        (["--task", "token-classification"], 0.0),
+        (["--task", "question-answering"], 0.0),
+        (["--task", "token-classification", "--token_masking", "0.2"], 0.2),
+        (["--token_masking", "0"], 0.0),
+    ],
+)
+def test_tokens_are_hidden_by_default_where_texts_are_classified(words, share):
+    given = ["--model", "m", "--train_file", "t.tsv", "--output_dir", "o", *words]
+    assert parse_arguments("finetune", FinetuneArguments, given).token_masking == share

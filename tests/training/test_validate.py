@@ -463,9 +463,9 @@ def test_onnx_files_are_compared_with_torch_and_only_the_exact_one_must_agree(en
     (folder / "onnx" / "model.onnx").write_text("1e-5", encoding="utf-8")
     (folder / "onnx" / "model_quantized.onnx").write_text("0.5", encoding="utf-8")
     detail = validate._check_onnx(folder)
-    assert re.search(r"model\.onnx \d\.\de-06, model_quantized\.onnx \d\.\de-01", detail)
+    assert re.search(r"model\.onnx \d\.\de-0[56], model_quantized\.onnx \d\.\de-0[12]", detail)
     (folder / "onnx" / "model.onnx").write_text("0.1", encoding="utf-8")
-    with pytest.raises(CheckError, match=r"model\.onnx differs by \d\.\de-02"):
+    with pytest.raises(CheckError, match=r"model\.onnx differs by \d\.\de-0[12]"):
         validate._check_onnx(folder)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert validate.run_check("onnx", validate._check_onnx, folder).detail.startswith("onnxruntime is not installed")
