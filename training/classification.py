@@ -8,7 +8,7 @@ from pathlib import Path
 from training import files, labelled
 from training.arguments import FinetuneArguments
 from training.errors import UserError
-from training.tasks import TRUNCATE
+from training.tasks import TRUNCATE, comparison
 
 
 if typing.TYPE_CHECKING:
@@ -200,9 +200,7 @@ def verdict(scores: dict, problem_type: str) -> list[str]:
         theirs = scores[key][metric]
         # a correlation with a constant is none: neither better nor worse than one of 0
         left, right = (0.0 if value is None else value for value in (ours, theirs))
-        beats = "beats" if left > right else "does NOT beat"
-        sign = ">" if left > right else "=" if left == right else "<"
-        lines.append(f"the model {beats} {name}: {metric} {show(metric, ours)} {sign} {show(metric, theirs)}")
+        lines.append(comparison(name, metric, left, right, (show(metric, ours), show(metric, theirs))))
     return lines
 
 

@@ -32,6 +32,7 @@ from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batch
 from training.predict import best_device
 from training.run_folder import (
     PREPARED,
+    RESULTS_FILE,
     can_resume,
     check_output_dir,
     find_damage,
@@ -65,7 +66,7 @@ FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may diff
 FACTS = "facts.json"
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
-EMBEDDINGS = "embeddings.npy"
+EMBEDDINGS, COUNTS = "embeddings.npy", "counts.npy"
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
 EVALUATION_BATCH_SIZE = 32
 CALIBRATION_STEPS = 3
@@ -97,12 +98,14 @@ class Prepared:
     train: Dataset
     held_out: Dataset
     facts: dict  # of the corpus, as printed and as kept beside the results
+    counts: np.ndarray  # how often each token stands in the training text, (vocab_size,)
     embeddings: np.ndarray | None  # that a new model starts from; `None` where one is continued
 
     def save(self, folder: Path):
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.train.save_to_disk(str(folder / "train"))
         self.held_out.save_to_disk(str(folder / "held_out"))
+        np.save(folder / COUNTS, self.counts)
         if self.embeddings is not None:
             np.save(folder / EMBEDDINGS, self.embeddings)
         write_json(folder / FACTS, self.facts)
@@ -114,6 +117,7 @@ class Prepared:
             train=datasets.load_from_disk(str(folder / "train")).with_format("numpy"),
             held_out=datasets.load_from_disk(str(folder / "held_out")).with_format("numpy"),
             facts=json.loads((folder / FACTS).read_text(encoding="utf-8")),
+            counts=np.load(folder / COUNTS),
             embeddings=np.load(folder / EMBEDDINGS) if (folder / EMBEDDINGS).is_file() else None,
         )
 
@@ -263,8 +267,7 @@ def _model_for(
     transformers.set_seed(arguments.seed)
     model = given or TinyBertForMaskedLM(_new_config(arguments, prepared.tokenizer))
     if prepared.embeddings is not None:
-        special_ids = prepared.tokenizer.all_special_ids
-        start_from(model, prepared.embeddings, token_counts(prepared.train, model.config.vocab_size, special_ids))
+        start_from(model, prepared.embeddings, prepared.counts)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         setattr(model.config, name, arguments.dropout)
     # The config is read when a module is built, so the dropout of this run takes a model built with it.
@@ -342,7 +345,8 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         pack(encode(split[part]["text"], tokenizer), block_size, tokenizer.pad_token_id)
         for part in ("train", "held_out")
     )
-    tokens = int(token_counts(train, len(tokenizer), tokenizer.all_special_ids).sum())
+    counts = token_counts(train, len(tokenizer), tokenizer.all_special_ids)
+    tokens = int(counts.sum())
     if tokens < block_size:
         raise UserError(
             f"the text holds {tokens} tokens that the tokenizer knows, fewer than one block of {block_size}: "
@@ -373,7 +377,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         started = time.monotonic()
         embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
         say(f"embeddings to start from, by what stands near what: {time.monotonic() - started:.0f} s")
-    return Prepared(tokenizer, train, held_out, facts, embeddings)
+    return Prepared(tokenizer, train, held_out, facts, counts, embeddings)
 
 
 def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool:
@@ -389,8 +393,7 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
     order = EpochOrder(prepared.train, arguments.seed, start=steps_done(checkpoint) * arguments.batch_size)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
-    counts = token_counts(prepared.train, len(tokenizer), tokenizer.all_special_ids)
-    entropy = unigram_entropy(counts)
+    entropy = unigram_entropy(prepared.counts)
     progress = ProgressCallback(
         plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal, steps_done(checkpoint), spent
     )
@@ -416,7 +419,7 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     say(
         f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always"
     )
-    scores = evaluate(model, prepared.held_out, tokenizer, counts)
+    scores = evaluate(model, prepared.held_out, tokenizer, prepared.counts)
     steps = trainer.state.global_step
     return {
         "task": "masked-lm",
@@ -579,7 +582,7 @@ def _publish(output_dir: Path, model: TinyBertForMaskedLM, prepared: Prepared, r
     with publishing(output_dir) as staging:
         model.save_pretrained(staging)
         prepared.tokenizer.save_pretrained(staging)
-        write_json(staging / "eval_results.json", results)
+        write_json(staging / RESULTS_FILE, results)
         card.write_card(staging)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from training import squad
 from training.arguments import FinetuneArguments
 from training.errors import UserError
+from training.tasks import comparison
 
 
 if typing.TYPE_CHECKING:
@@ -185,9 +186,8 @@ def verdict(scores: dict, problem_type: None) -> list[str]:
     for key in list(ROWS)[1:]:
         if key in scores:
             theirs = scores[key][MAIN_METRIC]
-            beats = "beats" if ours > theirs else "does NOT beat"
-            sign = ">" if ours > theirs else "=" if ours == theirs else "<"
-            lines.append(f"the model {beats} {ROWS[key]}: {MAIN_METRIC} {100 * ours:.2f} {sign} {100 * theirs:.2f}")
+            shown = f"{100 * ours:.2f}", f"{100 * theirs:.2f}"
+            lines.append(comparison(ROWS[key], MAIN_METRIC, ours, theirs, shown))
     return lines
 
 

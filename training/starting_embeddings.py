@@ -15,11 +15,11 @@ from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM
 
 
 WINDOW = 5  # tokens to either side; a pair at distance d counts 1/d
-MAX_TOKENS = 10_000_000  # counted at most, spread evenly over the text; more change little
+MAX_TOKENS = 10_000_000  # counted at most, spread evenly over the text: this bounds time and memory
 CONTEXT_POWER = 0.75  # smooths the frequencies of contexts (Levy et al. 2015, section 3.2)
 SINGULAR_POWER = 0.5  # of the singular values in the embedding (section 3.3)
 MIN_COUNT = 5  # a token seen less often keeps its random embedding
-SPREAD = 2.0  # standard deviation of an embedding's numbers, in times the initializer_range of the model
+SPREAD = 2.0  # standard deviation of an embedding's numbers, in initializer_ranges; 1 learnt more slowly
 BLOCKS_PER_BATCH = 10_000
 
 

@@ -16,6 +16,7 @@ from training.arguments import FinetuneArguments
 from training.classification import label_fields
 from training.errors import UserError
 from training.tagged import OUTSIDE, TaggedData, load_split  # noqa: F401 - load_split is part of a task
+from training.tasks import comparison
 
 
 if typing.TYPE_CHECKING:
@@ -421,9 +422,7 @@ def verdict(scores: dict, problem_type: None) -> list[str]:
     if "crf" not in scores:
         return []
     ours, theirs = scores["model"]["f1"], scores["crf"]["f1"]
-    beats = "beats" if ours > theirs else "does NOT beat"
-    sign = ">" if ours > theirs else "=" if ours == theirs else "<"
-    return [f"the model {beats} {BASELINE}: entity F1 {100 * ours:.2f} {sign} {100 * theirs:.2f}"]
+    return [comparison(BASELINE, "entity F1", ours, theirs, (f"{100 * ours:.2f}", f"{100 * theirs:.2f}"))]
 
 
 def card_table(results: dict) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -67,6 +67,19 @@ class Data(typing.Protocol):
     def __len__(self) -> int: ...
 
 
+def comparison(other: str, metric: str, ours: float, theirs: float, shown: tuple[str, str]) -> str:
+    """In plain words whether the model beats another.
+
+    Args:
+        other: What it is compared with.
+        metric: What is compared, the more the better.
+        ours, theirs: The scores; `shown`, how they are written.
+    """
+    beats = "beats" if ours > theirs else "does NOT beat"
+    sign = ">" if ours > theirs else "=" if ours == theirs else "<"
+    return f"the model {beats} {other}: {metric} {shown[0]} {sign} {shown[1]}"
+
+
 def task_module(name: str) -> ModuleType:
     """The module of a task.
 
