@@ -26,6 +26,9 @@ class TinyBertConfig(PreTrainedConfig):
     Args:
         vocab_size (`int`, defaults to 1000): Number of token ids.
         hidden_size (`int`, defaults to 64): Width of the hidden states. A multiple of `num_attention_heads`.
+        embedding_size (`int`, *optional*): Width of the token embeddings, which a linear layer brings to
+            `hidden_size`, and of what the masked-LM decoder reads (ALBERT, arXiv 1909.11942, section 3.1). `None`
+            means `hidden_size`.
         num_hidden_layers (`int`, defaults to 2): Number of encoder layers.
         num_attention_heads (`int`, defaults to 4): Number of attention heads in a layer.
         intermediate_size (`int`, *optional*): Width of the feed-forward layer. `None` means `4 * hidden_size`.
@@ -60,6 +63,7 @@ class TinyBertConfig(PreTrainedConfig):
 
     vocab_size: int = 1000
     hidden_size: int = 64
+    embedding_size: int | None = None
     num_hidden_layers: int = 2
     num_attention_heads: int = 4
     intermediate_size: int | None = None
@@ -77,16 +81,18 @@ class TinyBertConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs):
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
+        if self.embedding_size is None:
+            self.embedding_size = self.hidden_size
         # Every head, not only the class that happens to be saved, so that a folder serves each Auto class.
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
         super().__post_init__(**kwargs)
         self._check_architecture()
 
     def _check_architecture(self):
-        sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+        sizes = ("vocab_size", "hidden_size", "embedding_size", "num_hidden_layers", "num_attention_heads")
         problems = [
             f"`{name}` is {getattr(self, name)!r}, but must be a whole number of at least 1"
-            for name in (*sizes, "max_position_embeddings")
+            for name in (*sizes, "intermediate_size", "max_position_embeddings")
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
         if not problems and self.hidden_size % self.num_attention_heads:

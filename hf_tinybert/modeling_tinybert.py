@@ -1,6 +1,7 @@
 """The TinyBERT encoder and its heads, bottom-up.
 
-Shapes in comments: B batch, S sequence, H hidden size, V vocabulary, N attention heads, D head size (H / N).
+Shapes in comments: B batch, S sequence, H hidden size, E embedding size, V vocabulary, N attention heads, D head size
+(H / N).
 """
 
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from .configuration_tinybert import TinyBertConfig
 
 ROTARY_BASE = 10_000.0  # RoFormer, arXiv 2104.09864, section 3.3
 IGNORE_INDEX = -100  # the label that transformers' collators give to positions without a target
+LOGITS_AT_A_TIME = 2**22  # of the masked-LM loss in training: 16 MiB in float32, which a processor's cache may hold
 
 
 def _check_range(name: str, values: torch.Tensor, limit: int, limit_name: str):
@@ -120,11 +122,20 @@ def eager_attention_forward(
 
 
 class TinyBertEmbeddings(nn.Module):
-    """Token embedding plus, with learned positions, position embedding. No segments, no LayerNorm."""
+    """Token embedding, brought to the hidden size, plus, with learned positions, position embedding.
+
+    No segments, no LayerNorm.
+    """
 
     def __init__(self, config: TinyBertConfig):
         super().__init__()
-        self.token_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        assert config.embedding_size is not None  # the config fills it in
+        self.token_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.projection = (
+            nn.Linear(config.embedding_size, config.hidden_size)
+            if config.embedding_size != config.hidden_size
+            else None
+        )
         self.position_embeddings = (
             nn.Embedding(config.max_position_embeddings, config.hidden_size)
             if config.position_embedding_type == "learned"
@@ -137,10 +148,11 @@ class TinyBertEmbeddings(nn.Module):
         if inputs_embeds is None:
             assert input_ids is not None
             _check_range("input_ids", input_ids, self.token_embeddings.num_embeddings, "vocab_size")
-            inputs_embeds = self.token_embeddings(input_ids)  # (B, S, H)
+            inputs_embeds = self.token_embeddings(input_ids)  # (B, S, E)
+        hidden_states = inputs_embeds if self.projection is None else self.projection(inputs_embeds)  # (B, S, H)
         if self.position_embeddings is None:
-            return inputs_embeds
-        return inputs_embeds + self.position_embeddings(position_ids)
+            return hidden_states
+        return hidden_states + self.position_embeddings(position_ids)
 
 
 class TinyBertAttention(nn.Module):
@@ -290,7 +302,7 @@ class TinyBertModel(TinyBertPreTrainedModel):
                 sequence_length)`, says for each token (row) which tokens it sees: `True`, or 0 added to the score.
             position_ids (`(batch_size, sequence_length)`): Position of each token in its text. `None` counts from
                 the first attended token, so that padding on the left changes nothing.
-            inputs_embeds (`(batch_size, sequence_length, hidden_size)`): Token embeddings in place of ids.
+            inputs_embeds (`(batch_size, sequence_length, embedding_size)`): Token embeddings in place of ids.
 
         Returns:
             `BaseModelOutput` with `last_hidden_state` `(batch_size, sequence_length, hidden_size)`, and on request
@@ -365,18 +377,74 @@ class TinyBertModel(TinyBertPreTrainedModel):
         return mask.expand(batch_size, -1, sequence_length, -1)
 
 
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Sum of the cross-entropies of `hidden @ weight.T + bias` at `targets`, without ever holding all the logits.
+
+    The gradient of the logits is their softmax less one at the target, so it is computed while a chunk of them is at
+    hand; backward only scales. Under autocast the products are of its dtype, all else is float32.
+
+    Args:
+        hidden: (M, E). weight: (V, E). bias: (V,). targets: (M,), each in 0..V-1.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, targets):
+        device_type = hidden.device.type
+        autocast = torch.is_autocast_enabled(device_type)
+        dtype = torch.get_autocast_dtype(device_type) if autocast else hidden.dtype
+        sums = torch.promote_types(dtype, torch.float32)  # what is added up in
+        with torch.autocast(device_type, enabled=False):
+            low_hidden, low_weight = hidden.to(dtype), weight.to(dtype)
+            loss = torch.zeros((), dtype=sums, device=hidden.device)
+            hidden_grad = torch.empty_like(hidden)
+            weight_grad, bias_grad = torch.zeros_like(weight, dtype=sums), torch.zeros_like(bias, dtype=sums)
+            rows = max(1, LOGITS_AT_A_TIME // len(weight))
+            parts = zip(low_hidden.split(rows), hidden_grad.split(rows), targets.split(rows), strict=True)
+            for part, part_grad, part_targets in parts:
+                logits = (part @ low_weight.T).to(sums).add_(bias)
+                at_target = part_targets[:, None]
+                largest, target_logits = logits.amax(dim=-1), logits.gather(1, at_target).squeeze(1)
+                logits_grad = torch.softmax(logits, dim=-1)
+                log_totals = largest - logits_grad.amax(dim=-1).log()  # cheaper than a log-softmax of its own
+                loss += (log_totals - target_logits).sum()
+                logits_grad.scatter_add_(1, at_target, torch.full_like(at_target, -1, dtype=sums))
+                bias_grad += logits_grad.sum(dim=0)
+                logits_grad = logits_grad.to(dtype)
+                part_grad.copy_(logits_grad @ low_weight)
+                weight_grad += logits_grad.T @ part
+        ctx.save_for_backward(hidden_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, loss_grad):
+        return *(grad * loss_grad.to(grad.dtype) for grad in ctx.saved_tensors), None
+
+
 class TinyBertMaskedLMHead(nn.Module):
-    """Hidden states to vocabulary logits: Linear -> GELU -> LayerNorm -> decoder."""
+    """Hidden states to vocabulary logits: Linear to the embedding size -> GELU -> LayerNorm -> decoder."""
 
     def __init__(self, config: TinyBertConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        assert config.embedding_size is not None  # the config fills it in
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.act = nn.GELU()
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        return self.decoder(self.norm(self.act(self.dense(hidden_states))))
+        return self.decoder(self.transform(hidden_states))
+
+    def transform(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """What the decoder reads, of the shape of `hidden_states`."""
+        return self.norm(self.act(self.dense(hidden_states)))
+
+    def loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Sum of the cross-entropies of `hidden_states` (M, H) at `targets` (M,)."""
+        if type(self.decoder) is not nn.Linear:  # replaced, by an adapter say: its own forward counts
+            return F.cross_entropy(self(hidden_states).float(), targets, reduction="sum")
+        hidden_states = self.transform(hidden_states)
+        return _LinearCrossEntropy.apply(hidden_states, self.decoder.weight, self.decoder.bias, targets)
 
 
 class TinyBertForMaskedLM(TinyBertPreTrainedModel):
@@ -434,10 +502,12 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
             labelled = labels != IGNORE_INDEX
             targets = labels[labelled].long()
             _check_range("labels", targets, self.config.vocab_size, "vocab_size")
-            labelled_logits = logits[labelled] if logits is not None else self.mlm_head(hidden_states[labelled])
-            if kwargs.get("num_items_in_batch") is None:
-                kwargs["num_items_in_batch"] = labelled.sum().clamp(min=1)
-            loss = self.loss_function(labelled_logits, targets, vocab_size=self.config.vocab_size, **kwargs)
+            if logits is None:
+                total = self.mlm_head.loss(hidden_states[labelled], targets)
+            else:
+                total = F.cross_entropy(logits[labelled].float(), targets, reduction="sum")
+            num_items = kwargs.get("num_items_in_batch")
+            loss = total / (labelled.sum().clamp(min=1) if num_items is None else num_items)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

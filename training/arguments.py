@@ -75,6 +75,9 @@ class PretrainArguments(CorpusArguments):
     warmup_share: float = option("share of the budget in which the learning rate rises", 0.05)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in pre-training", 0.0)
+    precision: Literal["float32", "bfloat16"] | None = option(
+        "what matrix products are computed in (default: bfloat16 where the processor does so natively)", None
+    )
     seed: int = option("seed of weights, order and masks", 0)
     save_steps: int | None = option("optimizer steps between checkpoints (default: every tenth of the run)", None)
     output_dir: str = option("folder to make; it appears when the run is finished")

@@ -29,6 +29,7 @@ from training.errors import UserError
 from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
 from training.loading import check_complete, check_finite, check_folder, check_vocabulary, loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
+from training.precision import BFLOAT16, autocasting, fastest_attention, fastest_precision
 from training.predict import best_device
 from training.run_folder import (
     PREPARED,
@@ -392,14 +393,15 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     spent = seconds_spent(checkpoint)
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
     order = EpochOrder(prepared.train, arguments.seed, start=steps_done(checkpoint) * arguments.batch_size)
-    plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent)
+    precision = _choose_precision(arguments, model, journal)
+    plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent, precision)
     entropy = unigram_entropy(prepared.counts)
     progress = ProgressCallback(
         plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal, steps_done(checkpoint), spent
     )
     trainer = PretrainingTrainer(
         model=model,
-        args=_training_arguments(arguments, plan, work_dir),
+        args=_training_arguments(arguments, plan, work_dir, precision),
         data_collator=collator,
         train_dataset=order,
         plan=plan,
@@ -435,7 +437,7 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         "seconds": round(spent + elapsed(), 1),
         "loss_curve": progress.loss_curve,
         "corpus": prepared.facts,
-        "settings": _public_settings(arguments),
+        "settings": {**_public_settings(arguments), "precision": precision},
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
 
@@ -451,14 +453,25 @@ def _where_to_go_on(arguments: PretrainArguments, work_dir: Path) -> tuple[Journ
     return journal, checkpoint
 
 
-def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[Plan, Deadline | None]:
+def _choose_precision(arguments: PretrainArguments, model: TinyBertForMaskedLM, journal: Journal) -> str:
+    """The precision to train in, as told, else what the run began with, else what suits the machine."""
+    device = best_device()
+    if processes.is_main() and not journal.of("precision"):
+        journal.write("precision", precision=arguments.precision or fastest_precision(device))
+    precision = processes.from_main(journal.of("precision")[0]["precision"] if processes.is_main() else None)
+    model.set_attn_implementation(fastest_attention(device, precision))
+    say(f"training in {precision}" + (", weights in float32" if precision == BFLOAT16 else ""))
+    return precision
+
+
+def _plan(arguments, prepared, model, collator, order, journal, spent, precision) -> tuple[Plan, Deadline | None]:
     """The plan, from the journal if there is one, and for a time budget the deadline of the last step."""
     tokens_per_step = arguments.batch_size * prepared.facts["block_size"]
     if arguments.time_budget is None:
         return Plan(arguments.max_steps or math.ceil(arguments.max_tokens / tokens_per_step)), None
     budget = parse_duration(arguments.time_budget)
     if processes.is_main() and not journal.of("plan"):
-        step_seconds = _measure_step(arguments, model, collator, order)
+        step_seconds = _measure_step(arguments, model, collator, order, precision)
         # Evaluation runs forward only, a third of a step's arithmetic, and projects as many positions.
         evaluating = 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
         reserve = evaluating + SAVING_SECONDS + validate.SECONDS
@@ -482,7 +495,7 @@ def _plan(arguments, prepared, model, collator, order, journal, spent) -> tuple[
     return plan, Deadline(budget, first["reserve"], spent)
 
 
-def _measure_step(arguments, model, collator, order) -> float:
+def _measure_step(arguments, model, collator, order, precision) -> float:
     """Seconds of an optimizer step, on a copy of the model."""
     device = best_device()
     copied = copy.deepcopy(model).to(device).train()
@@ -494,7 +507,9 @@ def _measure_step(arguments, model, collator, order) -> float:
         for start in range(0, arguments.batch_size // processes.count(), micro):
             first = step * arguments.batch_size + start
             batch = collator(order.__getitems__(range(first, first + micro)))
-            copied(**{name: tensor.to(device) for name, tensor in batch.items()}).loss.backward()
+            with autocasting(device, precision):
+                loss = copied(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if device.type != "cpu":
@@ -507,7 +522,7 @@ def _micro_batch_size(arguments: PretrainArguments) -> int:
     return arguments.micro_batch_size or arguments.batch_size // processes.count()
 
 
-def _training_arguments(arguments: PretrainArguments, plan: Plan, work_dir: Path) -> TrainingArguments:
+def _training_arguments(arguments: PretrainArguments, plan: Plan, work_dir: Path, precision: str) -> TrainingArguments:
     micro = _micro_batch_size(arguments)
     return TrainingArguments(
         output_dir=str(work_dir),
@@ -518,6 +533,8 @@ def _training_arguments(arguments: PretrainArguments, plan: Plan, work_dir: Path
         weight_decay=arguments.weight_decay,
         adam_beta2=0.98,
         max_grad_norm=1.0,
+        bf16=precision == BFLOAT16,
+        use_cpu=best_device().type == "cpu",
         seed=arguments.seed,
         train_sampling_strategy="sequential",  # EpochOrder has the order,
         ignore_data_skip=True,  # and begins where a resumed run goes on

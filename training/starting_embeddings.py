@@ -32,13 +32,13 @@ def starting_embeddings(blocks: Dataset, config: TinyBertConfig, seed: int) -> n
         seed: Of the random embeddings of rare tokens, and of the factorisation.
 
     Returns:
-        `(vocab_size, hidden_size)`, float32.
+        `(vocab_size, embedding_size)`, float32.
     """
-    vocab_size, hidden_size, spread = config.vocab_size, config.hidden_size, SPREAD * config.initializer_range
-    embeddings = np.random.default_rng(seed).normal(0.0, spread, (vocab_size, hidden_size)).astype(np.float32)
+    vocab_size, width, spread = config.vocab_size, config.embedding_size, SPREAD * config.initializer_range
+    embeddings = np.random.default_rng(seed).normal(0.0, spread, (vocab_size, width)).astype(np.float32)
     near, counts = _count_pairs(blocks, vocab_size)
     information = _positive_information(near)
-    rank = min(hidden_size, vocab_size - 1)
+    rank = min(width, vocab_size - 1)
     left, singular, _ = randomized_svd(information, rank, n_iter=4, random_state=seed)
     found = left * singular**SINGULAR_POWER
     lengths = np.linalg.norm(found, axis=1)

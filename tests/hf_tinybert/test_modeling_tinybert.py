@@ -31,7 +31,7 @@ from hf_tinybert import (
     TinyBertModel,
 )
 from hf_tinybert.configuration_tinybert import AUTO_MAP
-from hf_tinybert.modeling_tinybert import eager_attention_forward
+from hf_tinybert.modeling_tinybert import _LinearCrossEntropy, eager_attention_forward
 from tests.reference_model import make_reference_model
 from training.import_reference import import_state_dict
 
@@ -423,11 +423,12 @@ def test_return_dict_false_gives_a_tuple_of_the_same(tiny_model, model_class, wh
 
 
 @pytest.mark.parametrize("model_class", ALL_CLASSES)
+@pytest.mark.parametrize("embedding_size", [None, 6])
 @pytest.mark.parametrize("position_embedding_type", ["learned", "rotary"])
 def test_embeddings_in_place_of_ids_and_explicit_positions_change_nothing(
-    tiny_model, model_class, position_embedding_type
+    tiny_model, model_class, position_embedding_type, embedding_size
 ):
-    model = tiny_model(model_class, position_embedding_type=position_embedding_type)
+    model = tiny_model(model_class, position_embedding_type=position_embedding_type, embedding_size=embedding_size)
     input_ids, mask = make_batch()
     expected = answer(model, input_ids, attention_mask=mask)
     counted = torch.stack([torch.arange(12), torch.arange(12), (torch.arange(12) - 4).clamp(min=0)])
@@ -855,6 +856,66 @@ def test_masked_lm_loss_equals_the_dense_loss_with_its_gradients(tiny_model, tra
         assert_close(ours[name], theirs[name], 1e-6)
 
 
+@pytest.mark.parametrize("at_a_time", [1, 30, 1000])
+def test_chunked_cross_entropy_has_the_gradient_of_finite_differences(monkeypatch, at_a_time):
+    monkeypatch.setattr("hf_tinybert.modeling_tinybert.LOGITS_AT_A_TIME", at_a_time)
+    hidden, weight, bias = (
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((7, 5), (11, 5), (11,))
+    )
+    targets = torch.tensor([0, 10, 3, 3, 7, 0, 5])
+
+    def total(*inputs):
+        return _LinearCrossEntropy.apply(*inputs, targets)
+
+    expected = F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum")
+    assert abs(total(hidden, weight, bias) - expected) < 1e-12
+    assert torch.autograd.gradcheck(total, (hidden, weight, bias))
+
+
+def test_chunked_cross_entropy_of_large_logits_is_finite_and_exact():
+    hidden = torch.tensor([[1e4], [-1e4]], requires_grad=True)
+    weight, bias = torch.tensor([[1.0], [-1.0]], requires_grad=True), torch.zeros(2, requires_grad=True)
+
+    loss = _LinearCrossEntropy.apply(hidden, weight, bias, torch.tensor([0, 0]))
+    loss.backward()
+
+    assert loss == 2e4  # nothing for the right one, the distance of the logits for the wrong one
+    assert torch.equal(hidden.grad, torch.tensor([[0.0], [-2.0]]))
+
+
+def test_chunked_cross_entropy_in_bfloat16_is_near_that_in_float32(monkeypatch):
+    monkeypatch.setattr("hf_tinybert.modeling_tinybert.LOGITS_AT_A_TIME", 1000)
+    hidden, weight, bias = (torch.randn(*shape, requires_grad=True) for shape in ((64, 16), (100, 16), (100,)))
+    targets = torch.randint(100, (64,))
+    expected = torch.autograd.grad(
+        F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum"), (hidden, weight, bias)
+    )
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = _LinearCrossEntropy.apply(hidden, weight, bias, targets)
+    actual = torch.autograd.grad(loss, (hidden, weight, bias))
+
+    assert loss.dtype == torch.float32
+    for ours, exact in zip(actual, expected, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - exact).norm() < 0.01 * exact.norm()
+
+
+def test_masked_lm_loss_goes_through_a_decoder_that_was_replaced(tiny_model):
+    class Doubled(torch.nn.Linear):
+        def forward(self, hidden_states):
+            return 2 * super().forward(hidden_states)
+
+    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
+    model.mlm_head.decoder = Doubled(16, 50)
+    input_ids, mask, labels = masked_lm_batch()
+
+    loss = model(input_ids, attention_mask=mask, labels=labels).loss
+
+    logits = model(input_ids, attention_mask=mask).logits
+    assert_close(loss, F.cross_entropy(logits.flatten(0, 1), labels.flatten()), 1e-6)
+
+
 def test_masked_lm_logits_are_left_out_only_in_train_mode_with_labels(tiny_model):
     model = tiny_model(TinyBertForMaskedLM)
     input_ids, _, labels = masked_lm_batch()
@@ -1005,6 +1066,25 @@ def test_tied_decoder_is_one_tensor_with_the_embedding(tiny_model):
 
     assert tied.mlm_head.decoder.weight is tied.tinybert.embeddings.token_embeddings.weight
     assert untied.num_parameters() - tied.num_parameters() == 50 * 16
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_factorised_embedding_equals_the_wide_one_that_it_factorises(tiny_model, tied):
+    narrow = tiny_model(TinyBertForMaskedLM, embedding_size=6, tie_word_embeddings=tied)
+    wide = tiny_model(TinyBertForMaskedLM)
+    embeddings = narrow.tinybert.embeddings
+    state = {name: tensor for name, tensor in narrow.tinybert.state_dict().items() if "projection" not in name}
+    state["embeddings.token_embeddings.weight"] = embeddings.projection(embeddings.token_embeddings.weight)
+    wide.tinybert.load_state_dict(state)
+    input_ids, mask = make_batch()
+
+    assert embeddings.token_embeddings.weight.shape == (50, 6)
+    assert narrow.mlm_head.decoder.weight.shape == (50, 6)
+    assert (narrow.mlm_head.decoder.weight is embeddings.token_embeddings.weight) is tied
+    assert_close(
+        first_output(narrow.tinybert, input_ids, attention_mask=mask),
+        first_output(wide.tinybert, input_ids, attention_mask=mask),
+    )
 
 
 def test_initial_weights_have_the_configured_spread():

@@ -117,11 +117,41 @@ def test_the_seed_decides_everything(tmp_path, text_file):
 
 def test_micro_batches_change_nothing_but_rounding(tmp_path, text_file):
     for name, micro in (("whole", 8), ("micro", 2)):
-        budget = ["--max_steps", 4, "--micro_batch_size", micro]
+        budget = ["--max_steps", 4, "--micro_batch_size", micro, "--precision", "float32"]
         assert run("--train_files", text_file, *FAST, *budget, "--output_dir", tmp_path / name) == 0
     whole, micro = weights(tmp_path / "whole"), weights(tmp_path / "micro")
     for name in whole:
         assert torch.allclose(whole[name], micro[name], atol=1e-4), name
+
+
+def test_precision_is_recorded_and_both_learn_about_the_same(tmp_path, text_file):
+    for precision in ("float32", "bfloat16"):
+        arguments = ["--train_files", text_file, *FAST, "--max_steps", 60, "--precision", precision]
+        assert run(*arguments, "--output_dir", tmp_path / precision) == 0
+    single, half = (results_of(tmp_path / name) for name in ("float32", "bfloat16"))
+    assert (single["settings"]["precision"], half["settings"]["precision"]) == ("float32", "bfloat16")
+    assert all(weight.dtype == torch.float32 for weight in weights(tmp_path / "bfloat16").values())
+    assert half["results"]["loss"] == pytest.approx(single["results"]["loss"], abs=0.02)
+    assert half["results"]["loss"] < half["results"]["unigram_loss"]
+
+
+def test_resumed_run_keeps_the_precision_that_it_began_with(tmp_path, text_file, monkeypatch):
+    """Also on a machine that would choose another."""
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 4, "--save_steps", 2]
+    for first in ("float32", "bfloat16"):
+        folder = tmp_path / first
+        monkeypatch.setattr("training.pretrain.fastest_precision", lambda device, first=first: first)
+        with monkeypatch.context() as patch:
+            patch.setattr("training.pretrain.evaluate", raise_interrupt)
+            assert run(*arguments, "--output_dir", folder) == 130
+        other = {"float32": "bfloat16", "bfloat16": "float32"}[first]
+        monkeypatch.setattr("training.pretrain.fastest_precision", lambda device, other=other: other)
+        assert run(*arguments, "--output_dir", folder, "--resume") == 0
+        assert results_of(folder)["settings"]["precision"] == first
+
+
+def raise_interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, text_file, monkeypatch, capsys):
