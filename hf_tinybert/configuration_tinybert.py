@@ -44,6 +44,8 @@ class TinyBertConfig(PreTrainedConfig):
             token embedding, or a rotation of queries and keys (RoFormer, arXiv 2104.09864, base 10,000).
         classifier_pooling (`"cls"` or `"mean"`, defaults to `"cls"`): What the classifiers of whole texts read: the
             first attended token, or the mean over attended tokens.
+        num_ngram_buckets (`int`, defaults to 0): Number of buckets that the classifier of texts hashes its n-grams of
+            one and two tokens into; their tf-idf then counts for half of its logits. 0 means no n-grams.
         tie_word_embeddings (`bool`, defaults to `False`): Whether the masked-LM decoder shares the token embedding.
 
     Raises:
@@ -76,6 +78,7 @@ class TinyBertConfig(PreTrainedConfig):
     norm_placement: Literal["post", "pre"] = "post"
     position_embedding_type: Literal["learned", "rotary"] = "learned"
     classifier_pooling: Literal["cls", "mean"] = "cls"
+    num_ngram_buckets: int = 0
     tie_word_embeddings: bool = False
 
     def __post_init__(self, **kwargs):
@@ -95,6 +98,8 @@ class TinyBertConfig(PreTrainedConfig):
             for name in (*sizes, "intermediate_size", "max_position_embeddings")
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
+        if not isinstance(self.num_ngram_buckets, int) or not 0 <= self.num_ngram_buckets < 2**31:
+            problems.append(f"`num_ngram_buckets` is {self.num_ngram_buckets!r}, but must lie in 0..{2**31 - 1}")
         if not problems and self.hidden_size % self.num_attention_heads:
             problems.append(
                 f"`hidden_size` ({self.hidden_size}) is not a multiple of `num_attention_heads` "

@@ -33,6 +33,7 @@ from .configuration_tinybert import TinyBertConfig
 
 ROTARY_BASE = 10_000.0  # RoFormer, arXiv 2104.09864, section 3.3
 IGNORE_INDEX = -100  # the label that transformers' collators give to positions without a target
+NGRAM_FACTOR, NGRAM_PRIME = 1_000_003, 2**31 - 1  # of the hash of an n-gram; their product fits into 64 bits
 LOGITS_AT_A_TIME = 2**22  # of the masked-LM loss in training: 16 MiB in float32, which a processor's cache may hold
 
 
@@ -252,6 +253,7 @@ class TinyBertPreTrainedModel(PreTrainedModel):
         r"^mlm_head\.(dense|norm|decoder)\.(weight|bias)$",
         r"^classifier\.(weight|bias)$",
         r"^qa_outputs\.(weight|bias)$",
+        r"^ngrams\.(weight|bias|idf)$",
     ]
 
     @torch.no_grad()
@@ -262,6 +264,10 @@ class TinyBertPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, TinyBertNgrams):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+            init.ones_(module.idf)
         else:
             super()._init_weights(module)
 
@@ -545,8 +551,53 @@ def _cross_entropy(
     return total / (labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
 
+def ngram_buckets(
+    input_ids: torch.Tensor, attended: torch.Tensor, num_buckets: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Buckets of the n-grams of one and two tokens, (B, 2S - 1), and which of them are there.
+
+    Args:
+        input_ids: (B, S).
+        attended: Bool, (B, S), False where a token is padding.
+        num_buckets: Buckets are in 0..num_buckets-1.
+    """
+    ones = (input_ids + 1) % NGRAM_PRIME
+    twos = (ones[:, :-1] * NGRAM_FACTOR + input_ids[:, 1:] + 1) % NGRAM_PRIME
+    return (
+        torch.cat((ones, twos), dim=1) % num_buckets,
+        torch.cat((attended, attended[:, :-1] & attended[:, 1:]), dim=1),
+    )
+
+
+class TinyBertNgrams(nn.Module):
+    """A linear model on the tf-idf of hashed n-grams, as scikit-learn's TfidfTransformer has it.
+
+    The value of an n-gram is (1 + ln of its number in the text) * idf; the values of a text have the norm 1.
+    """
+
+    idf: torch.Tensor
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        assert config.num_labels is not None  # the config fills in its labels
+        self.weight = nn.Parameter(torch.zeros(config.num_ngram_buckets, config.num_labels))
+        self.bias = nn.Parameter(torch.zeros(config.num_labels))
+        self.register_buffer("idf", torch.ones(config.num_ngram_buckets))
+
+    def forward(self, input_ids: torch.LongTensor, attended: torch.Tensor) -> torch.Tensor:
+        """Logits (B, num_labels) of `input_ids` (B, S), of which `attended` (B, S) are there."""
+        buckets, present = ngram_buckets(input_ids, attended, self.weight.shape[0])
+        # Each occurrence gets its share, so that none need be found twice: (B, 2S - 1) from here on.
+        same = (buckets[:, :, None] == buckets[:, None, :]) & present[:, None, :]
+        occurrences = same.sum(dim=-1).clamp(min=1).to(self.weight.dtype)
+        values = (1 + occurrences.log()) * self.idf[buckets] * present
+        norm = (values.square() / occurrences).sum(dim=-1, keepdim=True).sqrt()
+        shares = values / occurrences / norm.clamp(min=torch.finfo(norm.dtype).tiny)
+        return (shares[:, :, None] * self.weight[buckets]).sum(dim=1) + self.bias
+
+
 class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
-    """The encoder with a classifier (or regressor) of whole texts."""
+    """The encoder with a classifier (or regressor) of whole texts, and, if the config says so, n-grams beside it."""
 
     def __init__(self, config: TinyBertConfig):
         super().__init__(config)
@@ -554,6 +605,7 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
         self.num_labels: int = config.num_labels
         self.tinybert = TinyBertModel(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.ngrams = TinyBertNgrams(config) if config.num_ngram_buckets else None
         self.post_init()
 
     @can_return_tuple
@@ -577,6 +629,9 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
 
         Returns:
             `SequenceClassifierOutput` with `logits` `(batch_size, num_labels)`.
+
+        Raises:
+            ValueError: If the model has n-grams and is given `inputs_embeds`.
         """
         outputs = self.tinybert(
             input_ids=input_ids,
@@ -587,12 +642,24 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
             **kwargs,
         )
         logits = self.classifier(_pool(self.config, outputs.last_hidden_state, attention_mask))
+        if self.ngrams is not None:
+            logits = (logits + self.ngrams(input_ids, self._attended(input_ids, attention_mask))) / 2
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
+
+    def _attended(self, input_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """Which tokens (B, S) the n-grams are made of."""
+        if input_ids is None:
+            raise ValueError("The n-grams of this classifier are made of token ids: give `input_ids`.")
+        if attention_mask is not None and attention_mask.ndim == 2:
+            return attention_mask != 0
+        if self.config.pad_token_id is None:
+            return torch.ones_like(input_ids, dtype=torch.bool)
+        return input_ids != self.config.pad_token_id
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
         """Cross-entropy, binary cross-entropy or squared error; unlike transformers' it leaves the config alone."""

@@ -121,6 +121,9 @@ class FinetuneArguments:
         "share of tokens hidden behind [MASK], against learning by heart (default: 0.3 to classify texts, else 0)",
         None,
     )
+    ngram_buckets: int | None = option(
+        "buckets of the n-grams beside the encoder, to classify texts; 0: none (default: 262,144)", None
+    )
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
     output_dir: str = option("folder to make; it appears when the run is finished")
@@ -131,6 +134,8 @@ class FinetuneArguments:
         if self.token_masking is None:
             # A tag is that of a token that must be seen: training/EXPERIMENTS.md.
             self.token_masking = 0.3 if self.task == "sequence-classification" else 0.0
+        if self.ngram_buckets is None:
+            self.ngram_buckets = 2**18 if self.task == "sequence-classification" else 0
 
 
 @dataclass(kw_only=True)

@@ -1,5 +1,6 @@
 """The task sequence-classification: one label, several labels or a number for a text or a pair of texts."""
 
+import contextlib
 import math
 import typing
 from collections.abc import Iterator
@@ -95,6 +96,31 @@ def make_collator(tokenizer: "PreTrainedTokenizerBase"):
     return DataCollatorWithPadding(tokenizer)
 
 
+def finish(arguments: FinetuneArguments, model: "PreTrainedModel", dataset: "Dataset"):
+    """Put n-grams beside the encoder, and say so."""
+    from hf_tinybert import TinyBertForSequenceClassification
+    from training.ngrams import attach_ngrams, number_of_buckets
+
+    if not arguments.ngram_buckets:
+        return
+    if not isinstance(model, TinyBertForSequenceClassification):
+        print(f"no n-grams beside the encoder: {type(model).__name__} has no place for them")
+        return
+    num_buckets = number_of_buckets(arguments.ngram_buckets, model.num_labels)
+    attach_ngrams(model, dataset, model.config.problem_type, num_buckets)
+    print(f"n-grams of one and two tokens stand beside the encoder, in {num_buckets:,} buckets")
+
+
+@contextlib.contextmanager
+def encoder_alone(model: "PreTrainedModel"):
+    """Leaves the n-grams of `model` out of its logits."""
+    ngrams, model.ngrams = model.ngrams, None
+    try:
+        yield
+    finally:
+        model.ngrams = ngrams
+
+
 def fit_baselines(data: labelled.LabelledData, problem_type: str) -> tuple:
     """`training.baseline.Baseline` and `training.baseline.majority`, fitted on the training rows."""
     from training.baseline import fit_baseline, majority
@@ -145,13 +171,18 @@ def score_all(finetuned: "FineTuned", baselines: tuple | None, data: labelled.La
         baselines: From `fit_baselines`; `None` leaves both out.
 
     Returns:
-        `rows`, `blank`, `cut`, and `model`, `tfidf` and `majority` with the metrics of each.
+        `rows`, `blank`, `cut`, and `model`, `encoder` (the model without its n-grams, if it has some), `tfidf` and
+        `majority` with the metrics of each.
     """
     import numpy as np
 
     task, labels = finetuned.task, np.array(data.labels)
-    logits, cut = predict_logits(finetuned.model, finetuned.tokenizer, data.texts, data.pairs, task.max_length)
+    inputs = finetuned.model, finetuned.tokenizer, data.texts, data.pairs, task.max_length
+    logits, cut = predict_logits(*inputs)
     predictions = {"model": decide(logits, task.problem_type)}
+    if getattr(finetuned.model, "ngrams", None) is not None:
+        with encoder_alone(finetuned.model):
+            predictions["encoder"] = decide(predict_logits(*inputs)[0], task.problem_type)
     if baselines is not None:
         baseline, majority = baselines
         predictions["tfidf"] = baseline.predict(data.texts, data.pairs)
@@ -179,7 +210,12 @@ def table(scores: dict, problem_type: str) -> list[str]:
     """The lines of a table: the model, TF-IDF and the most frequent answer, as far as `scores` holds them."""
     from training.baseline import NAMES
 
-    names = {"model": "this model", "tfidf": NAMES[problem_type], "majority": MAJORITY[problem_type]}
+    names = {
+        "model": "this model",
+        "encoder": "its encoder alone",
+        "tfidf": NAMES[problem_type],
+        "majority": MAJORITY[problem_type],
+    }
     rows = {names[key]: scores[key] for key in names if key in scores}
     width = max(map(len, rows))
     lines = [" " * width + "".join(f"{metric:>17}" for metric in scores["model"])]

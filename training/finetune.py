@@ -34,6 +34,7 @@ if typing.TYPE_CHECKING:
 FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir")  # may differ when a run is resumed
 PATH_FIELDS = ("model", "train_file", "validation_file")
 DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+MAX_NGRAM_BUCKETS = 2**24
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # The part of a base model that masked-LM checkpoints of BERT and its kin come without.
 POOLER = re.compile(r"(^|\.)pooler\.")
@@ -51,6 +52,7 @@ def check_numbers(arguments: FinetuneArguments):
         ("weight_decay", arguments.weight_decay >= 0, "at least 0"),
         ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
         ("token_masking", 0 <= arguments.token_masking < 1, "at least 0 and below 1"),
+        ("ngram_buckets", 0 <= arguments.ngram_buckets <= MAX_NGRAM_BUCKETS, f"0 to {MAX_NGRAM_BUCKETS}"),
         ("seed", 0 <= arguments.seed < 2**32, "at least 0 and below 2**32"),
         ("save_steps", arguments.save_steps is None or arguments.save_steps >= 1, "at least 1"),
     )
@@ -110,6 +112,8 @@ def load_pretrained(
             dropouts = [name for name in DROPOUT_FIELDS if hasattr(config, name)]
             for name in dropouts:
                 setattr(config, name, dropout)
+            if isinstance(config, TinyBertConfig):
+                config.num_ngram_buckets = 0  # those of another task; ours come when the encoder has learnt
             tokenizer = load_tokenizer(model)
             check_vocabulary(f"the tokenizer of --model {model}", tokenizer, config.vocab_size)
             logging.set_verbosity_error()  # the loading report names the new head; the rest is checked below
@@ -242,6 +246,13 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
     import torch
     from transformers import PrinterCallback, TrainingArguments
 
+    from hf_tinybert import TinyBertConfig
+    from training.precision import BFLOAT16, fastest_attention, fastest_precision
+    from training.predict import best_device
+
+    precision = fastest_precision(best_device())
+    if isinstance(model.config, TinyBertConfig):
+        model.set_attn_implementation(fastest_attention(best_device(), precision))
     trainer = _trainer_class(arguments.token_masking)(
         model=model,
         args=TrainingArguments(
@@ -252,6 +263,8 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
             lr_scheduler_type="linear",
             warmup_steps=arguments.warmup_share,  # below 1: a share of all steps
             weight_decay=arguments.weight_decay,
+            bf16=precision == BFLOAT16,
+            use_cpu=best_device().type == "cpu",
             train_sampling_strategy="group_by_length",
             seed=arguments.seed,
             data_seed=arguments.seed,
@@ -410,14 +423,18 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     rows = labelled.fingerprint(training)
     checkpoint = processes.from_main(prepare_training_dir(arguments, folder, rows) if processes.is_main() else None)
     dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
+    attention = model.config._attn_implementation
     trainer = make_trainer(arguments, model, tokenizer, dataset)
     for line in lines:
         print(line)
     trainer.train_from(checkpoint)
+    model.set_attn_implementation(attention)  # scores are those that a fresh load would have
     if not processes.is_main():
         return {}
 
     problem_type = fields.get("problem_type")
+    if hasattr(module, "finish"):
+        module.finish(arguments, model, dataset)
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
     scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)

@@ -56,7 +56,13 @@ MAIN_METRIC = "f1"
 METRICS = {"exact_match": "exact match", "f1": "F1"}
 SHORTEST = 16  # tokens of a window
 SAMPLE = 1_000  # contexts on which the price of single characters is measured
-NO_USE = {"text_column": "text", "text_pair_column": None, "label_column": "label", "problem_type": None}
+NO_USE = {
+    "text_column": "text",
+    "text_pair_column": None,
+    "label_column": "label",
+    "problem_type": None,
+    "ngram_buckets": 0,
+}
 
 
 def check_arguments(arguments: FinetuneArguments):

@@ -75,6 +75,8 @@ def check_arguments(arguments: FinetuneArguments):
     for name in ("text_pair_column", "problem_type"):
         if getattr(arguments, name) is not None:
             raise UserError(f"--{name} is of no use to --task token-classification; leave it out")
+    if arguments.ngram_buckets:
+        raise UserError("--ngram_buckets is of no use to --task token-classification; leave it out")
 
 
 def load_test(path: str | Path, task: "Task", encoding: str | None) -> TaggedData:

@@ -185,7 +185,7 @@ def test_an_export_that_differs_from_torch_is_refused_and_the_earlier_one_stays(
     monkeypatch.setattr(export, "export_onnx", lambda _, path: shutil.copy(earlier, path))
     model = hf_tinybert.TinyBertForSequenceClassification.from_pretrained(model_folder)
     with torch.no_grad():
-        model.classifier.bias[0] += 0.001
+        model.classifier.bias[0] += 0.002  # of which the n-grams leave half
     model.save_pretrained(model_folder)
     before = hashes(model_folder)
     assert run(model_folder) == 2

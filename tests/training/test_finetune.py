@@ -136,7 +136,20 @@ def test_resume_with_other_settings_is_refused(pretrained, train_file, tmp_path,
 
 
 def test_the_report_says_in_plain_words_that_the_model_loses(pretrained, train_file, tmp_path, capsys):
-    assert run(pretrained, train_file, tmp_path / "model", "--epochs", "0.2", "--learning_rate", "1e-9") == 0
+    assert (
+        run(
+            pretrained,
+            train_file,
+            tmp_path / "model",
+            "--epochs",
+            "0.2",
+            "--learning_rate",
+            "1e-9",
+            "--ngram_buckets",
+            "0",
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "the model does NOT beat TF-IDF + logistic regression: accuracy 50.00 < 100.00" in out
     assert 'pipeline("text-classification"' in out
