@@ -17,7 +17,7 @@ PIP := $(RUN) $(INSTALL)
 FLOOR := .venv-floor
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-floor stress lint format clean
+.PHONY: help demo test test-all test-floor stress quality-zh lint format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ test-floor: $(FLOOR)/.floor  ## The plugin's tests on the oldest transformers th
 
 stress: $(VENV)/.dev  ## Kill 20 pre-trainings and 10 fine-tunings at random, resume them, compare bits (STRESS="--pretrain 4 --finetune 2" for fewer)
 	$(RUN) -m tests.stress $(STRESS)
+
+quality-zh: $(VENV)/.demo  ## The table of the reference models, from raw text: make quality-zh DATA=FOLDER (QUALITY="--budget 10m" for a short one)
+	$(RUN) -m training.quality --data "$(DATA)" $(QUALITY)
 
 lint: $(VENV)/.dev  ## Style and types
 	$(BIN)/ruff check .

@@ -85,10 +85,17 @@ _SMALL_ENCODER = {
 SIZES: dict[str, dict] = {
     "reference": {},
     "tiny": {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, **_SMALL_ENCODER},
-    "mini": {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, **_SMALL_ENCODER},
+    "mini": {
+        **{"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "embedding_size": 128},
+        **_SMALL_ENCODER,
+    },
     "small": {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, **_SMALL_ENCODER},
     "medium": {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, **_SMALL_ENCODER},
 }
+
+
+# Tokens at most where the text is left to choose, so that mini's encoder keeps below 5 million parameters.
+VOCABULARY_LIMITS = {"mini": 14_000}
 
 
 @dataclass
@@ -338,7 +345,11 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     split = split_corpus(corpus)  # whatever the seed: runs are compared, and continued, on text held out from all
     if tokenizer is None:
         tokenizer = train_tokenizer(
-            split["train"]["text"], arguments.vocab_size, arguments.chinese_tokens or DEFAULT_CHINESE_TOKENS, limit
+            split["train"]["text"],
+            arguments.vocab_size,
+            arguments.chinese_tokens or DEFAULT_CHINESE_TOKENS,
+            limit,
+            VOCABULARY_LIMITS.get(arguments.size or DEFAULT_SIZE),
         )
         say(f"tokenizer: {len(tokenizer):,} tokens")
     tokenizer = TinyBertTokenizer.from_fast(tokenizer, limit)

@@ -60,6 +60,7 @@ def train_tokenizer(
     vocab_size: int | None = None,
     chinese_tokens: str = "characters",
     model_max_length: int = 512,
+    vocabulary_limit: int | None = None,
 ) -> TinyBertTokenizer:
     """A tokenizer of characters and frequent pieces, which takes the longest piece that fits (WordPiece).
 
@@ -75,6 +76,7 @@ def train_tokenizer(
         chinese_tokens: `"characters"`: each ideograph is a token. `"words"`: frequent sequences of ideographs are
             tokens as well.
         model_max_length: Tokens at which `tokenizer(text)` cuts.
+        vocabulary_limit: Another limit for `vocab_size=None`, if it is lower.
 
     Raises:
         UserError: If `vocab_size` is larger than the text supports, or too small for ASCII.
@@ -82,7 +84,10 @@ def train_tokenizer(
     counts = _count_characters(texts)
     min_count = 2 + counts.total() // 2_000_000 if vocab_size is None else 1
     base_size = len(SPECIAL_TOKENS) + 1  # SPACE
-    budget = (DEFAULT_VOCAB_SIZE[chinese_tokens] if vocab_size is None else vocab_size) - base_size
+    limit = DEFAULT_VOCAB_SIZE[chinese_tokens]
+    if vocabulary_limit is not None:
+        limit = min(limit, vocabulary_limit)
+    budget = (limit if vocab_size is None else vocab_size) - base_size
     if budget < len(set(ASCII)):
         raise UserError(
             f"--vocab_size {vocab_size} is too small: ASCII alone takes {base_size + len(set(ASCII))} tokens"
