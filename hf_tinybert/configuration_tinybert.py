@@ -45,7 +45,7 @@ class TinyBertConfig(PreTrainedConfig):
         classifier_pooling (`"cls"` or `"mean"`, defaults to `"cls"`): What the classifiers of whole texts read: the
             first attended token, or the mean over attended tokens.
         num_ngram_buckets (`int`, defaults to 0): Number of buckets that the classifier of texts hashes its n-grams of
-            one and two tokens into; their tf-idf then counts for half of its logits. 0 means no n-grams.
+            characters or tokens into; their tf-idf then counts for half of its logits. 0 means no n-grams.
         tie_word_embeddings (`bool`, defaults to `False`): Whether the masked-LM decoder shares the token embedding.
 
     Raises:

@@ -33,6 +33,8 @@ from .configuration_tinybert import TinyBertConfig
 
 ROTARY_BASE = 10_000.0  # RoFormer, arXiv 2104.09864, section 3.3
 IGNORE_INDEX = -100  # the label that transformers' collators give to positions without a target
+NGRAM_ORDER = 3  # longest n-gram of a classifier,
+UNITS_PER_TOKEN = 16  # and the number of characters of a token that it reads
 NGRAM_FACTOR, NGRAM_PRIME = 1_000_003, 2**31 - 1  # of the hash of an n-gram; their product fits into 64 bits
 LOGITS_AT_A_TIME = 2**22  # of the masked-LM loss in training: 16 MiB in float32, which a processor's cache may hold
 
@@ -253,7 +255,7 @@ class TinyBertPreTrainedModel(PreTrainedModel):
         r"^mlm_head\.(dense|norm|decoder)\.(weight|bias)$",
         r"^classifier\.(weight|bias)$",
         r"^qa_outputs\.(weight|bias)$",
-        r"^ngrams\.(weight|bias|idf)$",
+        r"^ngrams\.(weight|bias|idf|units)$",
     ]
 
     @torch.no_grad()
@@ -268,6 +270,7 @@ class TinyBertPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
             init.zeros_(module.bias)
             init.ones_(module.idf)
+            init.constant_(module.units, -1)
         else:
             super()._init_weights(module)
 
@@ -551,30 +554,37 @@ def _cross_entropy(
     return total / (labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
 
-def ngram_buckets(
-    input_ids: torch.Tensor, attended: torch.Tensor, num_buckets: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Buckets of the n-grams of one and two tokens, (B, 2S - 1), and which of them are there.
+def ngram_buckets(units: torch.Tensor, present: torch.Tensor, num_buckets: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Buckets of the n-grams of one to `NGRAM_ORDER` units, and which of them are there, (B, NGRAM_ORDER * W) both.
 
     Args:
-        input_ids: (B, S).
-        attended: Bool, (B, S), False where a token is padding.
+        units: Whole numbers, (B, W), the present ones in front.
+        present: Bool, (B, W).
         num_buckets: Buckets are in 0..num_buckets-1.
     """
-    ones = (input_ids + 1) % NGRAM_PRIME
-    twos = (ones[:, :-1] * NGRAM_FACTOR + input_ids[:, 1:] + 1) % NGRAM_PRIME
-    return (
-        torch.cat((ones, twos), dim=1) % num_buckets,
-        torch.cat((attended, attended[:, :-1] & attended[:, 1:]), dim=1),
-    )
+    hashes = torch.zeros_like(units)
+    all_buckets, all_present = [], []
+    for size in range(NGRAM_ORDER):
+        # Those that would reach over the end meet padding, which is not present.
+        ahead = F.pad(units[:, size:], (0, size))
+        hashes = (hashes * NGRAM_FACTOR + ahead + 1) % NGRAM_PRIME
+        all_buckets.append(hashes % num_buckets)
+        all_present.append(F.pad(present[:, size:], (0, size), value=False))
+    return torch.cat(all_buckets, dim=1), torch.cat(all_present, dim=1)
 
 
 class TinyBertNgrams(nn.Module):
     """A linear model on the tf-idf of hashed n-grams, as scikit-learn's TfidfTransformer has it.
 
     The value of an n-gram is (1 + ln of its number in the text) * idf; the values of a text have the norm 1.
+
+    Attributes:
+        units: What n-grams are made of, (V, UNITS_PER_TOKEN): numbers of the characters of each token, or of the token
+            itself; -1 where there are no more.
+        idf: Inverse document frequency of each bucket.
     """
 
+    units: torch.Tensor
     idf: torch.Tensor
 
     def __init__(self, config: TinyBertConfig):
@@ -583,17 +593,36 @@ class TinyBertNgrams(nn.Module):
         self.weight = nn.Parameter(torch.zeros(config.num_ngram_buckets, config.num_labels))
         self.bias = nn.Parameter(torch.zeros(config.num_labels))
         self.register_buffer("idf", torch.ones(config.num_ngram_buckets))
+        self.register_buffer("units", torch.full((config.vocab_size, UNITS_PER_TOKEN), -1, dtype=torch.int32))
 
     def forward(self, input_ids: torch.LongTensor, attended: torch.Tensor) -> torch.Tensor:
         """Logits (B, num_labels) of `input_ids` (B, S), of which `attended` (B, S) are there."""
-        buckets, present = ngram_buckets(input_ids, attended, self.weight.shape[0])
-        # Each occurrence gets its share, so that none need be found twice: (B, 2S - 1) from here on.
-        same = (buckets[:, :, None] == buckets[:, None, :]) & present[:, None, :]
-        occurrences = same.sum(dim=-1).clamp(min=1).to(self.weight.dtype)
+        num_buckets = self.weight.shape[0]
+        buckets, present = ngram_buckets(*self.text_units(input_ids, attended), num_buckets)  # (B, G)
+        # Sorted, the occurrences of an n-gram stand together, those that are not there at the end.
+        buckets = torch.where(present, buckets, num_buckets).sort(dim=1).values
+        groups = F.pad((buckets[:, 1:] != buckets[:, :-1]).long(), (1, 0)).cumsum(dim=1)
+        ones = torch.ones_like(buckets, dtype=self.weight.dtype)
+        occurrences = torch.zeros_like(ones).scatter_add(1, groups, ones).gather(1, groups)
+        present, buckets = buckets < num_buckets, buckets.clamp(max=num_buckets - 1)
         values = (1 + occurrences.log()) * self.idf[buckets] * present
         norm = (values.square() / occurrences).sum(dim=-1, keepdim=True).sqrt()
+        # Each occurrence has its share of the value, so that no n-gram need be found only once.
         shares = values / occurrences / norm.clamp(min=torch.finfo(norm.dtype).tiny)
         return (shares[:, :, None] * self.weight[buckets]).sum(dim=1) + self.bias
+
+    def text_units(self, input_ids: torch.Tensor, attended: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The units of each text in a row, (B, W), and which of them are there."""
+        units = self.units[input_ids].long()
+        present = ((units >= 0) & attended[:, :, None]).flatten(1)
+        units = units.flatten(1)
+        # Those that are not there go to a place behind, which is cut off.
+        places = torch.where(present, present.cumsum(dim=1) - 1, units.shape[1])
+        units = F.pad(torch.zeros_like(units), (0, 1)).scatter(1, places, units)[:, :-1]
+        counts = present.sum(dim=1, keepdim=True)
+        if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+            units = units[:, : max(1, int(counts.max()))]
+        return units, torch.arange(units.shape[1], device=units.device) < counts
 
 
 class TinyBertForSequenceClassification(TinyBertPreTrainedModel):

@@ -122,7 +122,7 @@ class FinetuneArguments:
         None,
     )
     ngram_buckets: int | None = option(
-        "buckets of the n-grams beside the encoder, to classify texts; 0: none (default: 262,144)", None
+        "buckets of the n-grams beside the encoder, to classify texts; 0: none (default: 524,288)", None
     )
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
@@ -135,7 +135,7 @@ class FinetuneArguments:
             # A tag is that of a token that must be seen: training/EXPERIMENTS.md.
             self.token_masking = 0.3 if self.task == "sequence-classification" else 0.0
         if self.ngram_buckets is None:
-            self.ngram_buckets = 2**18 if self.task == "sequence-classification" else 0
+            self.ngram_buckets = 2**19 if self.task == "sequence-classification" else 0
 
 
 @dataclass(kw_only=True)

@@ -21,7 +21,6 @@ NAMES = {
     MULTI_LABEL: "TF-IDF + logistic regression",
     REGRESSION: "TF-IDF + ridge regression",
 }
-CERTAIN = 10.0  # logit of a label that every training row has
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")  # Han and kana
 LETTER = re.compile(r"[^\W\d_]")
 
@@ -71,44 +70,16 @@ def fit_baseline(texts: list[str], labels, problem_type: str, pairs: list[str] |
         problem_type: A `problem_type` of transformers.
     """
     vectorizer, features = _vectorize(join_pairs(texts, pairs))
-    return Baseline(vectorizer, _fit(features, np.asarray(labels), problem_type))
-
-
-def _fit(features, labels: np.ndarray, problem_type: str) -> LogisticRegression | OneVsRestClassifier | Ridge:
+    labels = np.asarray(labels)
     if problem_type == REGRESSION:
-        return Ridge().fit(features, labels)
+        return Baseline(vectorizer, Ridge().fit(features, labels))
     model = LogisticRegression(C=10, max_iter=1000)
     if problem_type == SINGLE_LABEL:
-        return model.fit(features, labels)
+        return Baseline(vectorizer, model.fit(features, labels))
     with warnings.catch_warnings():  # a label that every row has, or none: predicted as a constant, rightly
         warnings.filterwarnings("ignore", message="Label .* is present in all training examples")
         warnings.filterwarnings("ignore", message="Label not .* is present in all training examples")
-        return OneVsRestClassifier(model).fit(features, labels.astype(int))
-
-
-def fit_linear(features, labels: np.ndarray, problem_type: str) -> tuple[np.ndarray, np.ndarray]:
-    """Weights `(num_labels, num_features)` and bias `(num_labels,)` of the linear model that the baseline uses.
-
-    Args:
-        features: `(n, num_features)`, sparse.
-        labels: As in `fit_baseline`; of class ids, each occurs.
-        problem_type: A `problem_type` of transformers.
-    """
-    model = _fit(features, labels, problem_type)
-    if problem_type == REGRESSION:
-        return model.coef_[None], np.array([model.intercept_])
-    if problem_type == SINGLE_LABEL:
-        weight, bias = model.coef_, model.intercept_
-        if len(weight) == 1:  # of two classes; a softmax takes half for, half against
-            return np.concatenate((-weight, weight)) / 2, np.concatenate((-bias, bias)) / 2
-        return weight, bias
-    weight, bias = np.zeros((labels.shape[1], features.shape[1])), np.zeros(labels.shape[1])
-    for index, label in enumerate(model.estimators_):
-        if isinstance(label, LogisticRegression):
-            weight[index], bias[index] = label.coef_[0], label.intercept_[0]
-        else:  # every row has the label, or none
-            bias[index] = CERTAIN if labels[0, index] else -CERTAIN
-    return weight, bias
+        return Baseline(vectorizer, OneVsRestClassifier(model).fit(features, labels.astype(int)))
 
 
 def majority(labels, problem_type: str):

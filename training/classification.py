@@ -96,7 +96,13 @@ def make_collator(tokenizer: "PreTrainedTokenizerBase"):
     return DataCollatorWithPadding(tokenizer)
 
 
-def finish(arguments: FinetuneArguments, model: "PreTrainedModel", dataset: "Dataset"):
+def finish(
+    arguments: FinetuneArguments,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    dataset: "Dataset",
+    data: labelled.LabelledData,
+):
     """Put n-grams beside the encoder, and say so."""
     from hf_tinybert import TinyBertForSequenceClassification
     from training.ngrams import attach_ngrams, number_of_buckets
@@ -107,8 +113,9 @@ def finish(arguments: FinetuneArguments, model: "PreTrainedModel", dataset: "Dat
         print(f"no n-grams beside the encoder: {type(model).__name__} has no place for them")
         return
     num_buckets = number_of_buckets(arguments.ngram_buckets, model.num_labels)
-    attach_ngrams(model, dataset, model.config.problem_type, num_buckets)
-    print(f"n-grams of one and two tokens stand beside the encoder, in {num_buckets:,} buckets")
+    by_characters = attach_ngrams(model, tokenizer, dataset, data.texts, num_buckets)
+    units = "characters" if by_characters else "tokens"
+    print(f"n-grams of one to three {units} stand beside the encoder, in {num_buckets:,} buckets")
 
 
 @contextlib.contextmanager

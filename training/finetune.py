@@ -434,7 +434,7 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
 
     problem_type = fields.get("problem_type")
     if hasattr(module, "finish"):
-        module.finish(arguments, model, dataset)
+        module.finish(arguments, model, tokenizer, dataset, training)
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
     scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)

@@ -16,7 +16,8 @@ A module of a task holds:
     fit_tokenizer(tokenizer, data)          the tokenizer as it is published, of which training encodes with a copy
     encode_training(tokenizer, data, max_length)   the `datasets.Dataset` to train on, counts for the results, lines
     make_collator(tokenizer)
-    finish(arguments, model, dataset)       adds to a trained model what is fitted apart; left out where nothing is
+    finish(arguments, model, tokenizer, dataset, data)   adds to a trained model what is fitted apart; left out where
+                                            nothing is
     fit_baselines(data, problem_type)       whatever `score_all` takes
     score_all(finetuned, baselines, data)   scores: `rows`, `blank`, and under `model` and others the metrics of each;
                                             `baselines` is `None` where the training rows are gone
