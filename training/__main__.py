@@ -17,6 +17,7 @@ VERBS = {
     "finetune": (arguments.FinetuneArguments, "training.finetune"),
     "evaluate": (arguments.EvaluateArguments, "training.evaluate"),
     "predict": (arguments.PredictArguments, "training.predict"),
+    "explain": (arguments.ExplainArguments, "training.explain"),
     "validate": (arguments.ValidateArguments, "training.validate"),
     "export": (arguments.ExportArguments, "training.export"),
     "publish": (arguments.PublishArguments, "training.publish"),

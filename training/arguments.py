@@ -48,7 +48,19 @@ class TokenizerArguments(CorpusArguments):
 
 
 @dataclass(kw_only=True)
-class PretrainArguments(CorpusArguments):
+class CardArguments:
+    """What the model card says beyond what was measured."""
+
+    card_language: Literal["en", "zh"] = option("language of the model card and its pictures", "en")
+    language: str | None = option("language of the text, as a code such as zh (default: recognised if zh or en)", None)
+    license: str | None = option("licence of the model, as the Hub names it, for example apache-2.0", None)
+    sibling_runs: list[str] | None = option(  # noqa: RUF009 - a field, its default None
+        "finished runs that differ in the seed alone: the card then shows the spread", None
+    )
+
+
+@dataclass(kw_only=True)
+class PretrainArguments(CardArguments, CorpusArguments):
     """Pre-train an encoder by masked language modelling."""
 
     tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
@@ -86,7 +98,7 @@ class PretrainArguments(CorpusArguments):
 
 
 @dataclass(kw_only=True)
-class FinetuneArguments:
+class FinetuneArguments(CardArguments):
     """Fine-tune an encoder on labelled text."""
 
     model: str = option("folder or Hub id of a pre-trained model")
@@ -156,6 +168,17 @@ class PredictArguments:
     input: str = option("text: .txt (one a line) or a table with the columns that the model was fine-tuned on")
     output: str = option("file to write, one JSON object a line")
     encoding: str | None = option("encoding of the input (default: recognised)", None)
+
+
+@dataclass(kw_only=True)
+class ExplainArguments:
+    """Show how a model reads a text, in pictures and in words."""
+
+    model: str = option("folder of a pre-trained or fine-tuned model")
+    text: str = option("what it reads")
+    text_pair: str | None = option("second text, for a model that takes two", None)
+    picture_language: Literal["en", "zh"] = option("language of the labels in the pictures", "en")
+    output_dir: str = option("folder to make, for the pictures")
 
 
 @dataclass(kw_only=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from training import files, labelled
 from training.arguments import FinetuneArguments
 from training.errors import UserError
+from training.mistakes import judge
 from training.tasks import TRUNCATE, comparison
 
 
@@ -41,6 +42,10 @@ THRESHOLD = 0.5  # probability from which a label of several applies
 
 def check_arguments(arguments: FinetuneArguments):
     """Every field of `finetune` is of use here."""
+
+
+def inputs(data: labelled.LabelledData) -> tuple[list[str], list[str] | None]:
+    return data.texts, data.pairs
 
 
 def load_split(arguments: FinetuneArguments) -> tuple[labelled.LabelledData, labelled.LabelledData]:
@@ -179,7 +184,7 @@ def score_all(finetuned: "FineTuned", baselines: tuple | None, data: labelled.La
 
     Returns:
         `rows`, `blank`, `cut`, and `model`, `encoder` (the model without its n-grams, if it has some), `tfidf` and
-        `majority` with the metrics of each.
+        `majority` with the metrics of each; where each text has one label, what `training.mistakes.judge` finds too.
     """
     import numpy as np
 
@@ -199,6 +204,7 @@ def score_all(finetuned: "FineTuned", baselines: tuple | None, data: labelled.La
         "blank": data.blank,
         "cut": cut,
         **{name: score(values, labels, task.problem_type) for name, values in predictions.items()},
+        **(judge(logits, labels, task.label_names or []) if task.problem_type == labelled.SINGLE_LABEL else {}),
     }
 
 

@@ -7,6 +7,7 @@ from training import card, labelled, run_folder
 from training.arguments import EvaluateArguments, FinetuneArguments
 from training.errors import UserError
 from training.predict import Task, check_output, load_finetuned, read_task
+from training.review import review
 from training.run_folder import CARD_FILE, RESULTS_FILE, read_json
 from training.tasks import task_module
 
@@ -66,6 +67,9 @@ def main(arguments: EvaluateArguments):
     results["scores"] = {**results.get("scores", {}), name: scores}
     run_folder.write_json(results_path, results)
     print_scores(name, scores, task)
+    if run_folder.training_dir(folder).is_dir():  # a downloaded model has none
+        language = results.get("card", {}).get("card_language", "en")
+        review(run_folder.training_dir(folder), finetuned, data, scores, language)
     if baselines is None and module.BASELINE:
         print(f"the rows it was fine-tuned on are no longer there: {module.BASELINE} cannot be fitted to compare")
     if arguments.output_file is None and "task" in before and not card.refresh_card(folder, before):

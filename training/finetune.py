@@ -12,6 +12,8 @@ from pathlib import Path
 
 from training import card, labelled, processes, run_folder
 from training.arguments import FinetuneArguments, check_report_to
+from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
+from training.clock import elapsed
 from training.errors import UserError
 from training.loading import (
     check_complete,
@@ -31,7 +33,7 @@ if typing.TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir")  # may differ when a run is resumed
+FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir", *CARD_FIELDS)  # may differ when a run is resumed
 PATH_FIELDS = ("model", "train_file", "validation_file")
 DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 MAX_NGRAM_BUCKETS = 2**24
@@ -73,6 +75,10 @@ def check_model(model: str):
             f"--model {model} is no folder; name a folder made by `python -m training pretrain`, or a Hub id"
         )
     check_folder(model, "pretrain")
+
+
+def hub_id(model: str) -> str | None:
+    return None if Path(model).exists() else model
 
 
 def told(arguments: FinetuneArguments) -> dict:
@@ -315,7 +321,7 @@ def publish(arguments: FinetuneArguments, finetuned, tokenizer, results: dict):
 
 def settings(arguments: FinetuneArguments) -> dict:
     """What the run was told, fit to be published: names in place of paths, and nothing about this machine."""
-    told = dataclasses.asdict(arguments)
+    told = without_card_fields(dataclasses.asdict(arguments))
     for name in ("output_dir", "resume", "report_to", "save_steps", "encoding"):
         del told[name]
     for name in ("train_file", "validation_file"):
@@ -355,6 +361,7 @@ def check(arguments: FinetuneArguments):
     if processes.is_main():
         run_folder.check_output_dir(arguments.output_dir)
     check_model(arguments.model)
+    check_card(arguments, settings(arguments))
     if arguments.resume:
         run_folder.can_resume(run_folder.training_dir(arguments.output_dir), told(arguments), FREE_TO_CHANGE)
 
@@ -408,7 +415,10 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
 
     from training.evaluate import print_scores
     from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
+    from training.language import detect_language
+    from training.lengths import length_histogram, token_lengths
     from training.predict import FineTuned
+    from training.review import review
 
     check_report_to(arguments.report_to)
     fields = module.config_fields(arguments, training)
@@ -438,6 +448,8 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
     scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)
+    texts, pairs = module.inputs(training)
+    beyond = "cut" if arguments.task == "sequence-classification" else "windows"
     results = {
         "task": task.task,
         "problem_type": problem_type,
@@ -446,15 +458,19 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
             "blank_dropped": training.blank,
             **counts,
             "fingerprint": rows,
+            "lengths": length_histogram(token_lengths(tokenizer, texts, pairs), max_length, beyond),
         },
         VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
         "steps": trainer.state.global_step,
+        **({} if checkpoint else {"seconds": round(elapsed(), 1)}),  # a resumed run does not know what went before
         "seed": arguments.seed,
         "settings": settings(arguments),
+        **card_facts(arguments, settings(arguments), detect_language(texts), base_model=hub_id(arguments.model)),
         "scores": {validation.source: {**scores, "also_in_training": shared}},
     }
     publish(arguments, finetuned, pristine, results)
     print_scores(validation.source, scores, task)
+    review(folder, finetuned, validation, scores, arguments.card_language)
     return results
 
 

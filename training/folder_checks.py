@@ -11,6 +11,7 @@ from pathlib import Path
 import hf_tinybert
 from hf_tinybert import TinyBertConfig
 from hf_tinybert.configuration_tinybert import AUTO_MAP
+from training.card_facts import LANGUAGE
 from training.run_folder import CARD_FILE, RESULTS_FILE, TASK_FILE
 from training.scan import find_private
 from training.stranger import Check, CheckError, Head, SkipError, head_of, require, run_check, skip
@@ -19,8 +20,8 @@ from training.stranger import Check, CheckError, Head, SkipError, head_of, requi
 REQUIRED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", CARD_FILE)
 CODE = tuple(sorted({f"{reference.partition('.')[0]}.py" for reference in AUTO_MAP.values()}))
 OPTIONAL = re.compile(
-    r"eval_results\.json|task\.json|loss_curve\.png|generation_config\.json|special_tokens_map\.json|"
-    r"added_tokens\.json|vocab\.(txt|json)|merges\.txt|LICENSE(\.\w+)?|\.gitattributes|"
+    r"eval_results\.json|task\.json|loss_curve\.png|pictures/[\w-]+\.png|generation_config\.json|"
+    r"special_tokens_map\.json|added_tokens\.json|vocab\.(txt|json)|merges\.txt|LICENSE(\.\w+)?|\.gitattributes|"
     r"\.cache/huggingface/.*|"  # left by a download, ignored by an upload
     r"onnx/[\w.-]+\.onnx([._]data)?"
 )
@@ -37,7 +38,6 @@ TASK_ENDINGS = {
     "question-answering": "ForQuestionAnswering",
 }
 SPECIAL_TOKENS = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
-LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|multilingual|code")
 # Without these a load can well succeed, so what follows is tried all the same.
 HARMLESS = ("safetensors only", "nothing else", "vocabulary", "card", "results", "private")
 

@@ -22,11 +22,14 @@ from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
 from training import card, processes, validate
 from training.arguments import PretrainArguments, check_report_to, parse_duration
+from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import as_text, elapsed, say
 from training.corpus import load_corpus, split_corpus
 from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
 from training.folder_checks import VOCABULARY_KEY, vocabulary_sha256
+from training.language import detect_language
+from training.lengths import length_histogram, measured
 from training.loading import check_complete, check_finite, check_folder, check_vocabulary, loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
 from training.precision import BFLOAT16, autocasting, fastest_attention, fastest_precision
@@ -63,7 +66,7 @@ from training.trainer import (
 DEFAULT_TIME_BUDGET = "10m"
 DEFAULT_SIZE = "tiny"
 DEFAULT_CHINESE_TOKENS = "words"
-FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps")  # may differ when a run is resumed
+FREE_TO_CHANGE = ("resume", "output_dir", "report_to", "save_steps", *CARD_FIELDS)  # may differ when a run is resumed
 FACTS = "facts.json"
 BLOCK_SIZE = 128
 MAX_POSITIONS = 512
@@ -178,6 +181,7 @@ def _check(arguments: PretrainArguments):
     check_report_to(arguments.report_to)
     if not arguments.model:
         arguments.size = arguments.size or DEFAULT_SIZE
+    check_card(arguments, _public_settings(arguments))
 
 
 def _check_numbers(arguments: PretrainArguments):
@@ -353,8 +357,9 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         )
         say(f"tokenizer: {len(tokenizer):,} tokens")
     tokenizer = TinyBertTokenizer.from_fast(tokenizer, limit)
+    lengths: dict[str, list[int]] = {"train": [], "held_out": []}
     train, held_out = (
-        pack(encode(split[part]["text"], tokenizer), block_size, tokenizer.pad_token_id)
+        pack(measured(encode(split[part]["text"], tokenizer), lengths[part]), block_size, tokenizer.pad_token_id)
         for part in ("train", "held_out")
     )
     counts = token_counts(train, len(tokenizer), tokenizer.all_special_ids)
@@ -378,6 +383,8 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         "train_tokens": tokens,
         "block_size": block_size,
         "unknown": unknown,
+        "language": detect_language(split["train"]["text"]),
+        "lengths": length_histogram(lengths["train"], block_size, "packed"),
     }
     say(
         f"encoded: {tokens:,} tokens in {len(train):,} blocks of {block_size} for training, "
@@ -449,6 +456,9 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         "loss_curve": progress.loss_curve,
         "corpus": prepared.facts,
         "settings": {**_public_settings(arguments), "precision": precision},
+        **card_facts(
+            arguments, _public_settings(arguments), prepared.facts["language"], datasets=_hub_datasets(arguments)
+        ),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
 
@@ -597,13 +607,17 @@ def evaluate(
 
 def _public_settings(arguments: PretrainArguments) -> dict:
     """The arguments without paths: only the names of files and folders are anyone else's business."""
-    settings = dataclasses.asdict(arguments)
+    settings = without_card_fields(dataclasses.asdict(arguments))
     for name in ("output_dir", "resume", "report_to"):
         del settings[name]
     for name in ("tokenizer", "model", "dataset"):
         settings[name] = Path(settings[name]).name if settings[name] else None
     settings["train_files"] = [Path(file).name for file in settings["train_files"] or []]
     return {key: value for key, value in settings.items() if value not in (None, [])}
+
+
+def _hub_datasets(arguments: PretrainArguments) -> list[str]:
+    return [arguments.dataset] if arguments.dataset and not Path(arguments.dataset).exists() else []
 
 
 def _publish(output_dir: Path, model: TinyBertForMaskedLM, prepared: Prepared, results: dict):

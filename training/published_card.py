@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import hf_tinybert
-from training.card import MODEL_ID
+from training.card_metadata import MODEL_ID
 from training.errors import UserError
 from training.folder_checks import CODE
 from training.run_folder import CARD_FILE

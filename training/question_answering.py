@@ -73,6 +73,10 @@ def check_arguments(arguments: FinetuneArguments):
         raise UserError(f"--max_length {arguments.max_length} is too short for a question and its context")
 
 
+def inputs(data: squad.Questions) -> tuple[list[str], list[str]]:
+    return [item.question for item in data.questions], [item.context for item in data.questions]
+
+
 def load_split(arguments: FinetuneArguments) -> tuple[squad.Questions, squad.Questions]:
     training = squad.load_questions(arguments.train_file, arguments.encoding, for_training=True)
     if arguments.validation_file is None:

@@ -79,6 +79,10 @@ def check_arguments(arguments: FinetuneArguments):
         raise UserError("--ngram_buckets is of no use to --task token-classification; leave it out")
 
 
+def inputs(data: TaggedData) -> tuple[list[str], None]:
+    return [tagged.join(row)[0] for row in data.tokens], None
+
+
 def load_test(path: str | Path, task: "Task", encoding: str | None) -> TaggedData:
     """Rows to score on."""
     return tagged.load_tagged(path, task.text_column, task.label_column, encoding, task.label_names)

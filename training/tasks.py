@@ -11,6 +11,7 @@ A module of a task holds:
     check_arguments(arguments)              raises a UserError for fields of finetune that the task has no use for
     load_split(arguments)                   training and validation data
     load_test(path, task, encoding)         data to score on, with the labels of the `Task`
+    inputs(data)                            the texts as the model reads them, and their second texts or `None`
     describe_labels(data)                   lines about what there is to tell apart
     config_fields(arguments, data)          what the config of the model is told
     fit_tokenizer(tokenizer, data)          the tokenizer as it is published, of which training encodes with a copy

@@ -48,7 +48,7 @@ def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, 
     folder = tmp_path / "runs" / "zh"
     assert run("--train_files", text_file, *FAST, "--max_steps", 3, "--output_dir", folder) == 0
     assert {path.name for path in folder.iterdir()} == {
-        "README.md", "config.json", "configuration_tinybert.py", "eval_results.json", "loss_curve.png",
+        "README.md", "config.json", "configuration_tinybert.py", "eval_results.json", "pictures",
         "model.safetensors", "modeling_tinybert.py", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     model = AutoModelForMaskedLM.from_pretrained(folder)
@@ -58,7 +58,8 @@ def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, 
     out = capsys.readouterr().out
     for fact in ("400", "tokens/s", "ln V", "unigram", "the last checkpoint is the one kept"):
         assert fact in out
-    for path in folder.iterdir():
+    assert {path.name for path in (folder / "pictures").iterdir()} == {"loss_curve.png", "lengths.png"}
+    for path in folder.rglob("*.*"):
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
 
 

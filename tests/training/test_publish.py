@@ -38,7 +38,14 @@ RESULTS = {
 }
 CODE = ("configuration_tinybert.py", "modeling_tinybert.py")
 EXPECTED = {
-    *("README.md", "config.json", "eval_results.json", "loss_curve.png", "model.safetensors", "onnx/model.onnx"),
+    *(
+        "README.md",
+        "config.json",
+        "eval_results.json",
+        "pictures/loss_curve.png",
+        "model.safetensors",
+        "onnx/model.onnx",
+    ),
     *("tokenizer.json", "tokenizer_config.json", *CODE),
 }
 
@@ -67,7 +74,8 @@ def finished(tmp_path_factory, tiny_tokenizer):
     tiny_tokenizer.save_pretrained(folder)
     (folder / "eval_results.json").write_text(json.dumps(RESULTS), encoding="utf-8")
     write_card(folder)
-    (folder / "loss_curve.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "loss_curve.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.onnx").write_bytes(b"\x08\x0a" * 50)
     return folder
@@ -621,7 +629,7 @@ def test_model_and_tokenizer_push_to_hub(hub, finished, tiny_tokenizer):
 
     there = hub.repos[REPO].contents()
     here = on_disk(finished)
-    assert there.keys() == EXPECTED - {"eval_results.json", "loss_curve.png", "onnx/model.onnx"}
+    assert there.keys() == EXPECTED - {"eval_results.json", "pictures/loss_curve.png", "onnx/model.onnx"}
     assert {name: there[name] for name in CODE} == {name: here[name] for name in CODE}
     assert there["model.safetensors"] == here["model.safetensors"]
 
@@ -645,7 +653,7 @@ def test_push_to_hub_of_our_trainers_uploads_no_training_state(hub, finished, tm
     trainer.push_to_hub()
 
     there = hub.repos[REPO].contents()
-    model_files = EXPECTED - {"eval_results.json", "loss_curve.png", "onnx/model.onnx"}
+    model_files = EXPECTED - {"eval_results.json", "pictures/loss_curve.png", "onnx/model.onnx"}
     if trainer_class is transformers.Trainer:  # what this test guards against
         assert there.keys() == model_files | {"arguments.json", "training_args.bin"}
         assert TOKEN.encode() in there["training_args.bin"]

@@ -101,12 +101,13 @@ def test_entities_are_learnt_and_scored_beside_a_crf(finished):
     assert (scores["rows"], scores["entities"], scores["also_in_training"]) == (20, 40, 0)
     assert scores["model"]["f1"] > 0.9 and scores["crf"]["f1"] > 0.9
     assert scores["model"]["types"]["PER"]["entities"] == 20
-    assert results["rows"] | {"fingerprint": None} == {
+    assert results["rows"] | {"fingerprint": None, "lengths": None} == {
         "training": 101,
         "blank_dropped": 1,
         "in_windows": 1,
         "tags_lost": 0,
         "fingerprint": None,
+        "lengths": None,
     }
 
 
