@@ -72,6 +72,9 @@ class PretrainArguments(CardArguments, CorpusArguments):
         "shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, small 4/512, medium 8/512 (default: tiny)", None
     )
     model: str | None = option("folder of a model to continue from, in place of a size", None)
+    streaming: bool = option(
+        "read the files while training, whatever their size: each is a shard, and repeated documents stay in", False
+    )
     max_steps: int | None = option("budget in optimizer steps", None)
     max_tokens: int | None = option("budget in training tokens", None)
     time_budget: str | None = option(

@@ -198,11 +198,21 @@ def _dataset_documents(name: str, dataset: datasets.Dataset, column: str) -> Ite
             yield row, value
 
 
+def _first(documents: Iterable[tuple[int, str | None]], characters: int) -> Iterator[tuple[int, str | None]]:
+    """Documents until they have so many characters together; at least one."""
+    for number, text in documents:
+        yield number, text
+        characters -= len(text or "")
+        if characters <= 0:
+            return
+
+
 def load_corpus(
     train_files: Collection[str] | None = None,
     dataset: str | None = None,
     text_column: str = "text",
     encoding: str | None = None,
+    characters: int | None = None,
 ) -> tuple[datasets.Dataset, CorpusReport]:
     """Read raw text: each document once, cleaned by `clean_text`, in the order of the files.
 
@@ -211,6 +221,7 @@ def load_corpus(
         dataset: Id on the Hub or a folder; its split `train` is read. None: `train_files` are read.
         text_column: Column of the text in tables and datasets.
         encoding: Encoding of the text files. None: recognised, file by file.
+        characters: About how many to read, from the beginnings of all files alike. None: all. Not for a `dataset`.
 
     Returns:
         A dataset in memory with the one column `text`, and what was read and dropped.
@@ -235,7 +246,10 @@ def load_corpus(
             file.documents(text_column)
         for file in files:
             recognised = encoding is None and file.encoding is not None
-            corpus.add(SourceReport(file.path.name, file.encoding, recognised), file.documents(text_column))
+            documents = file.documents(text_column)
+            if characters is not None:
+                documents = _first(documents, characters // len(files))
+            corpus.add(SourceReport(file.path.name, file.encoding, recognised), documents)
     result, report = corpus.finish()
     if not report.documents:
         raise UserError(f"no text left in {dataset or ', '.join(train_files)}; {report.lines()[1]}")

@@ -58,6 +58,10 @@ class EpochOrder(torch.utils.data.Dataset):
         turns = [divmod(self.start + index, len(self.blocks)) for index in indices]
         return [(epoch, int(self._permutation(epoch)[place])) for epoch, place in turns]
 
+    def epochs(self, examples: int) -> float:
+        """Passes over the text that so many examples are."""
+        return examples / len(self.blocks)
+
     def __getitems__(self, indices: Sequence[int]) -> list[dict]:
         places = self.places(indices)
         batch = self.blocks[[row for _, row in places]]

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 import transformers
 from datasets import Dataset
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
@@ -50,6 +52,7 @@ from training.run_folder import (
 )
 from training.schedule import Journal, Plan
 from training.starting_embeddings import start_from, starting_embeddings
+from training.streaming import SAMPLE_CHARACTERS, Stream, StreamedOrder
 from training.tokenizer import describe_unknown, load_masking_tokenizer, train_tokenizer, unknown_share
 from training.trainer import (
     Deadline,
@@ -103,7 +106,10 @@ VOCABULARY_LIMITS = {"mini": 14_000}
 
 @dataclass
 class Prepared:
-    """What training needs: the tokenizer, and packed blocks of training and held-out text."""
+    """What training needs: the tokenizer, and packed blocks of training and held-out text.
+
+    Where the text is streamed, these are of what was read ahead, and training reads the `stream`.
+    """
 
     tokenizer: PreTrainedTokenizerFast
     train: Dataset
@@ -111,6 +117,7 @@ class Prepared:
     facts: dict  # of the corpus, as printed and as kept beside the results
     counts: np.ndarray  # how often each token stands in the training text, (vocab_size,)
     embeddings: np.ndarray | None  # that a new model starts from; `None` where one is continued
+    stream: Stream | None = None
 
     def save(self, folder: Path):
         self.tokenizer.save_pretrained(folder / "tokenizer")
@@ -119,6 +126,8 @@ class Prepared:
         np.save(folder / COUNTS, self.counts)
         if self.embeddings is not None:
             np.save(folder / EMBEDDINGS, self.embeddings)
+        if self.stream is not None:
+            self.stream.save(folder)
         write_json(folder / FACTS, self.facts)
 
     @classmethod
@@ -130,6 +139,7 @@ class Prepared:
             facts=json.loads((folder / FACTS).read_text(encoding="utf-8")),
             counts=np.load(folder / COUNTS),
             embeddings=np.load(folder / EMBEDDINGS) if (folder / EMBEDDINGS).is_file() else None,
+            stream=Stream.load(folder),
         )
 
 
@@ -152,7 +162,7 @@ def _pretrain(arguments: PretrainArguments) -> int:
     output_dir = check_output_dir(arguments.output_dir) if processes.is_main() else Path(arguments.output_dir)
     with occupying(output_dir) as work_dir:
         prepared, model = _prepare(arguments, work_dir)
-        results = _train(arguments, prepared, model, work_dir)
+        results, model = _train(arguments, prepared, model, work_dir)
         if not processes.is_main():
             return 0
         _publish(output_dir, model, prepared, results)
@@ -177,6 +187,8 @@ def _check(arguments: PretrainArguments):
         useless = [f"--{name}" for name in others if getattr(arguments, name) is not None]
         if getattr(arguments, given) and useless:
             raise UserError(f"--{given} brings {brings} along; leave {' and '.join(useless)} out")
+    if arguments.streaming and arguments.dataset:
+        raise UserError("--streaming is for --train_files; download the dataset, for example as Parquet files")
     _check_numbers(arguments)
     check_report_to(arguments.report_to)
     if not arguments.model:
@@ -343,7 +355,12 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     elif arguments.tokenizer:
         tokenizer = load_masking_tokenizer(arguments.tokenizer)
 
-    corpus, report = load_corpus(arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding)
+    ahead = SAMPLE_CHARACTERS if arguments.streaming else None
+    corpus, report = load_corpus(
+        arguments.train_files, arguments.dataset, arguments.text_column, arguments.encoding, ahead
+    )
+    if ahead:
+        say(f"about {ahead:,} characters are read ahead, to count tokens and to hold some documents out:")
     for line in report.lines():
         say(line)
     split = split_corpus(corpus)  # whatever the seed: runs are compared, and continued, on text held out from all
@@ -376,18 +393,29 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
             "give more documents, or longer ones (in a .txt each line is a document)"
         )
     unknown = unknown_share(split["train"]["text"], tokenizer)
+    stream = None
+    if arguments.streaming:
+        held_out_texts = split["held_out"]["text"][:]
+        stream = Stream.over(arguments.train_files, arguments.text_column, arguments.encoding, held_out_texts)
+        for line in stream.describe():
+            say(line)
     facts = {
         **report.to_dict(),
         "train_documents": len(split["train"]),
-        "held_out_documents": len(split["held_out"]),
         "train_tokens": tokens,
+    }
+    if stream is not None:  # these are not all the text
+        facts = {"files": facts.pop("files"), "streamed_bytes": sum(stream.sizes), "read_ahead": facts}
+    facts |= {
+        "held_out_documents": len(split["held_out"]),
         "block_size": block_size,
         "unknown": unknown,
         "language": detect_language(split["train"]["text"]),
         "lengths": length_histogram(lengths["train"], block_size, "packed"),
     }
     say(
-        f"encoded: {tokens:,} tokens in {len(train):,} blocks of {block_size} for training, "
+        f"encoded: {tokens:,} tokens in {len(train):,} blocks of {block_size} "
+        f"{'read ahead' if stream else 'for training'}, "
         f"{len(held_out):,} blocks held out ({len(split['held_out']):,} documents)"
     )
     say(f"unknown to the tokenizer: {describe_unknown(unknown)}")
@@ -396,7 +424,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
         started = time.monotonic()
         embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
         say(f"embeddings to start from, by what stands near what: {time.monotonic() - started:.0f} s")
-    return Prepared(tokenizer, train, held_out, facts, counts, embeddings)
+    return Prepared(tokenizer, train, held_out, facts, counts, embeddings, stream)
 
 
 def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool:
@@ -404,13 +432,15 @@ def _masks_anything(blocks: Dataset, tokenizer: PreTrainedTokenizerFast) -> bool
     return any(bool((batch["labels"] != -100).any()) for batch in batches)
 
 
-def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForMaskedLM, work_dir: Path) -> dict:
-    """Train `model` in place; returns the results."""
+def _train(
+    arguments: PretrainArguments, prepared: Prepared, model: TinyBertForMaskedLM, work_dir: Path
+) -> tuple[dict, TinyBertForMaskedLM]:
+    """Train `model`; returns the results and the trained model, in the main process."""
     tokenizer, block_size = prepared.tokenizer, prepared.facts["block_size"]
     journal, checkpoint = _where_to_go_on(arguments, work_dir)
     spent = seconds_spent(checkpoint)
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
-    order = EpochOrder(prepared.train, arguments.seed, start=steps_done(checkpoint) * arguments.batch_size)
+    order = _order(arguments, prepared, work_dir, start=steps_done(checkpoint) * arguments.batch_size)
     precision = _choose_precision(arguments, model, journal)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent, precision)
     entropy = unigram_entropy(prepared.counts)
@@ -434,14 +464,17 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
     started = time.monotonic()
     trainer.train_from(checkpoint)
     training_seconds = time.monotonic() - started
+    model = _whole(model)
     if not processes.is_main():
-        return {}
+        return {}, model
+    if prepared.stream is not None:
+        say(order.report())
     say(
         f"trained {trainer.state.global_step:,} steps; evaluating on held-out text, 15 % masked, the same masks always"
     )
     scores = evaluate(model, prepared.held_out, tokenizer, prepared.counts)
     steps = trainer.state.global_step
-    return {
+    results = {
         "task": "masked-lm",
         "results": scores,
         "unigram_entropy": entropy,
@@ -450,7 +483,7 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         "checkpoint": "last",
         "steps": steps,
         "tokens": steps * arguments.batch_size * block_size,
-        "epochs": steps * arguments.batch_size / len(prepared.train),
+        "epochs": order.epochs(steps * arguments.batch_size),
         "training_seconds": round(training_seconds, 1),
         "seconds": round(spent + elapsed(), 1),
         "loss_curve": progress.loss_curve,
@@ -461,6 +494,37 @@ def _train(arguments: PretrainArguments, prepared: Prepared, model: TinyBertForM
         ),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
+    return results, model
+
+
+def _whole(model: TinyBertForMaskedLM) -> TinyBertForMaskedLM:
+    """A model that FSDP has divided among the processes, put together in the main one; any other as it is.
+
+    All processes must call it.
+    """
+    if not any(isinstance(weight, DTensor) for weight in model.parameters()):
+        return model
+    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if not processes.is_main():
+        return model
+    whole = TinyBertForMaskedLM(model.config)
+    whole.load_state_dict(weights)
+    return whole.to(best_device())
+
+
+def _order(arguments: PretrainArguments, prepared: Prepared, work_dir: Path, start: int) -> EpochOrder | StreamedOrder:
+    """The examples to train on, from number `start` on."""
+    if prepared.stream is None:
+        return EpochOrder(prepared.train, arguments.seed, start)
+    return StreamedOrder(
+        prepared.stream,
+        prepared.tokenizer,
+        prepared.facts["block_size"],
+        arguments.seed,
+        _micro_batch_size(arguments),
+        work_dir,
+        start,
+    )
 
 
 def _where_to_go_on(arguments: PretrainArguments, work_dir: Path) -> tuple[Journal, Path | None]:

@@ -13,9 +13,14 @@ def count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def rank() -> int:
+    """Which of them this is, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_main() -> bool:
     """Whether this is the one that reads text, writes files and prints."""
-    return int(os.environ.get("RANK", "0")) == 0
+    return rank() == 0
 
 
 def from_main(value):
