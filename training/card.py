@@ -121,6 +121,8 @@ def _labels(folder: Path) -> list[str]:
 
 
 def _make_card(folder: Path, results: dict) -> ModelCard:
+    # The name of a file may hold any bytes; a card is UTF-8.
+    results = json.loads(json.dumps(results, ensure_ascii=False).encode("utf-8", "replace"))
     language = _card_language(results)
     task = None if results["task"] == "masked-lm" else task_module(results["task"])
     header, rows = results_table(results, task)
