@@ -107,7 +107,7 @@ class HubServer:
 
     Attributes:
         url: What HF_ENDPOINT must be.
-        repos: Repositories by "owner/name".
+        repos: Repositories by "owner/name", Spaces by "spaces/owner/name".
         lfs: Uploaded large files by sha256, in a commit or not.
         requests: How often each route was asked, faults included.
         tokens: The access tokens that hold: (user name, may write).
@@ -161,6 +161,9 @@ class HubServer:
         """A repository as the Hub makes it, holding `files` as well if given."""
         repo = self.repos[repo_id] = Repo(private)
         repo.commit("main", "initial commit", {".gitattributes": Blob(GIT_ATTRIBUTES, False)}, None)
+        if repo_id.startswith("spaces/"):  # the Hub puts one there, for the page to say what it is
+            readme = Blob(b"---\nsdk: gradio\n---\n", False)
+            repo.commit("main", "initial commit", repo.head.files | {"README.md": readme}, repo.head.oid)
         if files:
             blobs = {path: Blob(content, path.endswith(LFS_SUFFIXES)) for path, content in files.items()}
             repo.commit("main", "before", repo.head.files | blobs, repo.head.oid)
@@ -177,8 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self):
         url = urlsplit(self.path)
+        path = url.path.replace("/api/spaces/", "/api/models/spaces/", 1)  # the same routes, in that name space
         for name, method, pattern in ROUTES:
-            match = re.fullmatch(pattern, url.path)
+            match = re.fullmatch(pattern, path)
             if match and self.command in method:
                 self._carry_out(name, [unquote(part or "") for part in match.groups()], parse_qs(url.query))
                 return
@@ -233,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
 
-ID = "([^/]+/[^/]+)"
+ID = "((?:spaces/)?[^/]+/[^/]+)"  # a Space has its own name space: spaces/owner/name
 # name of the method of `_Routes` that answers, HTTP methods, path
 ROUTES = [
     ("whoami", ("GET",), "/api/whoami-v2"),
@@ -251,6 +255,10 @@ ROUTES = [
 ]
 
 
+def owner_of(repo_id: str) -> str:
+    return repo_id.removeprefix("spaces/").partition("/")[0]
+
+
 class _Routes:
     """What each route answers. Called under the lock of the server, so that a request is all or nothing."""
 
@@ -265,7 +273,8 @@ class _Routes:
             raise RefusedError(401, "Invalid credentials in Authorization header")
         return self.hub.tokens[self.token]
 
-    def may_write(self, owner: str):
+    def may_write(self, repo_id: str):
+        owner = owner_of(repo_id)
         name, writes = self.user()
         if not writes or name != owner:
             raise RefusedError(403, f'You don\'t have the rights to create a model under the namespace "{owner}"')
@@ -274,7 +283,7 @@ class _Routes:
         if self.token is not None:
             self.user()
         repo = self.hub.repos.get(repo_id)
-        seen = repo and (not repo.private or (self.token and self.user()[0] == repo_id.partition("/")[0]))
+        seen = repo and (not repo.private or (self.token and self.user()[0] == owner_of(repo_id)))
         if not seen:
             raise RefusedError(404 if self.token else 401, "Repository not found", "RepoNotFound")
         return repo
@@ -292,7 +301,10 @@ class _Routes:
         asked = json.loads(body)
         owner = asked.get("organization") or self.user()[0]
         self.may_write(owner)
-        repo_id = f"{owner}/{asked['name']}"
+        is_space = asked.get("type") == "space"
+        if is_space and asked.get("sdk") not in ("gradio", "docker", "static"):
+            raise RefusedError(400, "A Space needs an sdk")
+        repo_id = f"{'spaces/' * is_space}{owner}/{asked['name']}"
         if repo_id in self.hub.repos:
             raise RefusedError(409, "You already created this model repo", url=f"{self.hub.url}/{repo_id}")
         self.hub.make_repo(repo_id, private=asked.get("visibility") == "private")
@@ -302,7 +314,7 @@ class _Routes:
         return as_json({"errors": [], "warnings": []})
 
     def branch(self, repo_id: str, branch: str, *, body, query) -> Answer:
-        self.may_write(repo_id.partition("/")[0])
+        self.may_write(repo_id)
         start = self.revision(repo_id, json.loads(body).get("startingPoint") or "main")
         repo = self.repo(repo_id)
         if branch in repo.refs:
@@ -388,7 +400,7 @@ class _Routes:
         as_pull_request = "create_pr" in query
         repo, base = self.repo(repo_id), self.revision(repo_id, revision)
         if not as_pull_request:
-            self.may_write(repo_id.partition("/")[0])
+            self.may_write(repo_id)
         header, *operations = [json.loads(line) for line in body.splitlines()]
         if header["value"].get("parentCommit", base.oid) != base.oid:
             raise RefusedError(412, "A commit has happened since. Please refresh and try again.")

@@ -225,6 +225,13 @@ class PublishArguments:
     create_pr: bool = option("propose the upload as a pull request", False)
     overwrite: bool = option("replace another model, and remove the files that are not part of this one", False)
     commit_message: str = option("first line of the commit", "Publish the model")
+    space: str | None = option("where a page to try the model on goes, a Gradio Space: owner/name", None)
+    space_models: list[str] | None = option(  # noqa: RUF009 - a field, its default None
+        "further published models that the page shows, for example the encoder beside the classifier", None
+    )
+    space_language: Literal["en", "zh"] | None = option(
+        "language that the page opens in (default: that of the browser)", None
+    )
 
 
 @dataclass(kw_only=True)
@@ -234,6 +241,10 @@ class DemoArguments:
     time_budget: str = option("time for pre-training", "6m")
     seed: int = option("seed of everything", 0)
     output_dir: str = option("folder to make the models in", "runs/demo")
+    page: bool = option("open a page to try finished models on, on this machine alone, and train nothing", False)
+    model: list[str] | None = option(  # noqa: RUF009 - a field, its default None
+        "folders that the page shows (default: those of the demo)", None
+    )
 
 
 class _OneLineParser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import finetune, pretrain, tokenizer
+from training import finetune, page, pretrain, tokenizer
 from training.arguments import (
     DemoArguments,
     FinetuneArguments,
@@ -55,6 +55,11 @@ def main(arguments: DemoArguments) -> int:
     Returns:
         The exit status: 1 if a finished folder fails a check.
     """
+    if arguments.page:
+        page.show(arguments.model or [f"{arguments.output_dir}/{name}" for name in ("encoder", "sentiment")])
+        return 0
+    if arguments.model:
+        raise UserError("--model names folders for the page; give --page with it")
     parse_duration(arguments.time_budget)
     check_seed(arguments.seed)
     folder = Path(arguments.output_dir)

@@ -1,6 +1,8 @@
 """Upload a finished model folder to the Hub: validated first, then one commit, of these files and no others.
 
 `python -m training publish --model runs/zh --repo_id owner/name --dry_run`
+
+With `--space owner/page` a page to try the model on goes up as well: `model_cards/space/`, as a Gradio Space.
 """
 
 import hashlib
@@ -17,7 +19,8 @@ from training.hub import log_in, plain_words
 from training.loading import check_folder, check_own
 from training.published_card import published_card
 from training.run_folder import CARD_FILE, read_json
-from training.upload import CONFIG_FILE, Files, PublishedFile, upload
+from training.space import space_files
+from training.upload import CONFIG_FILE, Destination, Files, PublishedFile, from_bytes, upload
 
 
 # A download leaves them in a folder; the Hub makes its own.
@@ -37,26 +40,72 @@ def main(arguments: PublishArguments):
     paths, left_out = list_folder(folder)
     files = collect(folder, paths, arguments.repo_id)
     _show(files, left_out)
+    uploads = [(_to_model(arguments), files)]
+    if arguments.space:
+        page = space_files(arguments)
+        print(f"the page, for spaces/{arguments.space}:")
+        _show(page, [])
+        uploads.append((_to_space(arguments), page))
     if api is None:
-        print(f"dry run: nothing was sent. Without --dry_run this goes to {arguments.repo_id} in one commit")
+        where = " and ".join(f"{to.path} in one commit" for to, _ in uploads)
+        print(f"dry run: nothing was sent. Without --dry_run this goes to {where}")
         return
     disable_progress_bars()
-    with plain_words(api, arguments.repo_id):
-        print(upload(api, arguments, files))
+    for to, content in uploads:
+        with plain_words(api, to.path):
+            print(upload(api, to, content))
+    if arguments.space and arguments.private:
+        print("the model is private: give the Space a secret HF_TOKEN that may read it (Settings of the Space)")
+
+
+def _to_model(arguments: PublishArguments) -> Destination:
+    return Destination(
+        source=arguments.model,
+        repo_id=arguments.repo_id,
+        repo_type="model",
+        commit_message=arguments.commit_message,
+        private=arguments.private,
+        revision=arguments.revision,
+        create_pr=arguments.create_pr,
+        overwrite=arguments.overwrite,
+    )
+
+
+def _to_space(arguments: PublishArguments) -> Destination:
+    return Destination(
+        source="the page",
+        repo_id=str(arguments.space),
+        repo_type="space",
+        commit_message="Publish the page",
+        private=arguments.private,
+        overwrite=arguments.overwrite,
+    )
 
 
 def _check(arguments: PublishArguments):
     """Refuse impossible arguments before any work."""
-    try:
-        validate_repo_id(arguments.repo_id)
-    except HFValidationError as error:
-        raise UserError(f"--repo_id {arguments.repo_id} cannot be a name on the Hub: {error}") from error
-    if arguments.repo_id.count("/") != 1:
-        raise UserError(f"--repo_id {arguments.repo_id} must be owner/name, the owner being you or an organisation")
+    _check_name("--repo_id", arguments.repo_id)
+    if arguments.space:
+        _check_name("--space", arguments.space)
+        for name in arguments.space_models or []:
+            _check_name("--space_models", name)
+        if arguments.revision or arguments.create_pr:
+            raise UserError("--space shows what is on main, so give no --revision or --create_pr with it")
+    elif arguments.space_models or arguments.space_language:
+        raise UserError("--space_models and --space_language belong to a page; say where it goes with --space")
     if arguments.create_pr and arguments.revision:
         raise UserError("--create_pr proposes a change of main, so give no --revision with it")
     check_folder(arguments.model, "finetune")
     check_own(arguments.model, read_json(Path(arguments.model) / CONFIG_FILE))
+
+
+def _check_name(option: str, repo_id: str):
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise UserError(f"{option} {repo_id} cannot be a name on the Hub: {error}") from error
+    if repo_id.count("/") != 1:
+        raise UserError(f"{option} {repo_id} must be owner/name, the owner being you or an organisation")
 
 
 def _check_fit(folder: Path):
@@ -96,8 +145,7 @@ def collect(folder: Path, paths: list[str], repo_id: str) -> Files:
         content = published_card(folder, repo_id).encode("utf-8")
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; nothing is published") from error
-    git_sha1 = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    files[CARD_FILE] = PublishedFile(content, len(content), hashlib.sha256(content).hexdigest(), git_sha1)
+    files[CARD_FILE] = from_bytes(content)
     return dict(sorted(files.items()))
 
 

@@ -1,5 +1,6 @@
 """`publish`, spoken to a stand-in for the Hub by the real client."""
 
+import ast
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import transformers
-from huggingface_hub import constants
+from huggingface_hub import SpaceCard, constants
 from transformers import TrainingArguments
 
 import hf_tinybert
@@ -140,8 +141,8 @@ def assert_published(hub: HubServer, folder: Path, revision: str = "main"):
 
 def assert_whole_commits(hub: HubServer):
     """No commit of ours holds a part of a model."""
-    for repo in hub.repos.values():
-        for commit in repo.commits.values():
+    for name, repo in hub.repos.items():
+        for commit in repo.commits.values() if not name.startswith("spaces/") else ():
             ours = commit.title not in ("initial commit", "before", "theirs")
             assert not ours or commit.files.keys() >= EXPECTED - {"onnx/model.onnx"}
 
@@ -616,6 +617,121 @@ def test_card_that_the_hub_refuses_is_one_line(hub, publish, folder):
 
     assert "the Hub refuses (400)" in publish(folder).error
     assert hub.repos[REPO].contents() == {}
+
+
+# The page that goes along
+
+SPACE = "owner/page"
+
+
+def constants_of(program: bytes) -> dict:
+    """The constants at the top of a program, which is parsed and not run."""
+    assigned = [node for node in ast.parse(program).body if isinstance(node, ast.Assign)]
+    values = {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
+    return {name: value.value for name, value in values.items() if isinstance(value, ast.Constant)}
+
+
+def test_space_holds_the_filled_page_and_nothing_else_in_one_commit(hub, publish, folder):
+    said = publish(folder, "--space", SPACE, "--space_models", "owner/encoder", "--space_language", "zh")
+
+    assert said.status == 0
+    assert_published(hub, folder)
+    space = hub.repos[f"spaces/{SPACE}"]
+    assert [commit.title for commit in space.commits.values() if commit.title != "initial commit"] == [
+        "Publish the page"
+    ]
+    there = space.contents()
+    assert there.keys() == {"README.md", "app.py", "requirements.txt"}
+    program = constants_of(there["app.py"])
+    assert (program["MODELS"], program["LANGUAGE"]) == (f"{REPO},owner/encoder", "zh")
+    card = SpaceCard(there["README.md"].decode())
+    assert (card.data.sdk, card.data.app_file, card.data.models) == ("gradio", "app.py", [REPO, "owner/encoder"])
+    assert f"MODELS={REPO},owner/encoder python app.py" in card.text
+    assert "OWNER/NAME" not in b"".join(there.values()).decode()
+    assert said.out.splitlines()[-1] == f"published in one commit: {hub.url}/spaces/{SPACE}/commit/{space.head.oid}"
+
+
+def test_page_follows_the_browser_and_shows_the_one_model_unless_told(hub, publish, folder):
+    publish(folder, "--space", SPACE)
+
+    program = constants_of(hub.repos[f"spaces/{SPACE}"].contents()["app.py"])
+    assert (program["MODELS"], program["LANGUAGE"]) == (REPO, "")
+
+
+def test_dry_run_lists_the_files_of_the_page_as_they_would_be_sent(hub, publish, folder):
+    listed = publish(folder, "--space", SPACE, "--dry_run").out
+    assert not hub.requests
+    assert f"this goes to {REPO} in one commit and spaces/{SPACE} in one commit" in listed
+
+    publish(folder, "--space", SPACE)
+    for name, content in hub.repos[f"spaces/{SPACE}"].contents().items():
+        assert re.search(rf"^{hashlib.sha256(content).hexdigest()} +{len(content):,}  {name}$", listed, re.MULTILINE)
+
+
+def test_same_page_again_has_nothing_to_do(hub, publish, folder):
+    publish(folder, "--space", SPACE)
+    head = hub.repos[f"spaces/{SPACE}"].head
+
+    assert publish(folder, "--space", SPACE).out.count("nothing to do") == 2
+    assert hub.repos[f"spaces/{SPACE}"].head == head
+
+
+@pytest.mark.parametrize("theirs", [{"app.py": b"print()"}, {"data.csv": b"1"}])
+def test_space_that_holds_something_else_is_left_alone_unless_told(hub, publish, folder, theirs):
+    hub.make_repo(f"spaces/{SPACE}", theirs)
+
+    said = publish(folder, "--space", SPACE)
+
+    assert f"spaces/{SPACE} holds" in said.error and next(iter(theirs)) in said.error
+    assert "name another --space, or give --overwrite" in said.error
+    assert theirs.items() <= hub.repos[f"spaces/{SPACE}"].contents().items()
+    publish(folder, "--space", SPACE, "--overwrite")
+    assert hub.repos[f"spaces/{SPACE}"].contents().keys() == {"README.md", "app.py", "requirements.txt"}
+
+
+def test_space_that_changes_meanwhile_is_not_overwritten(hub, publish, folder):
+    publish(folder)  # so that the commit below is that of the page
+    space = hub.make_repo(f"spaces/{SPACE}")
+    hub.before("commit", lambda: space.commit("main", "theirs", space.head.files, space.head.oid))
+
+    said = publish(folder, "--space", SPACE)
+
+    assert "someone else changed" in said.error and "412" in said.error
+    assert space.head.title == "theirs"
+
+
+def test_private_space_says_what_it_needs(hub, publish, folder):
+    said = publish(folder, "--space", SPACE, "--private")
+
+    assert hub.repos[f"spaces/{SPACE}"].private and hub.repos[REPO].private
+    assert "give the Space a secret HF_TOKEN" in said.out
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--space", "page"], "--space page must be owner/name"),
+        (["--space", SPACE, "--space_models", "a--b/c"], "--space_models a--b/c cannot be a name"),
+        (["--space", SPACE, "--create_pr"], "--space shows what is on main"),
+        (["--space", SPACE, "--revision", "next"], "--space shows what is on main"),
+        (["--space_language", "zh"], "say where it goes with --space"),
+    ],
+)
+def test_impossible_pages_are_refused_before_any_request(hub, publish, folder, options, message):
+    assert message in publish(folder, *options).error
+    assert not hub.requests
+
+
+def test_page_asks_for_the_versions_it_is_tested_with():
+    template = ROOT / "model_cards" / "space"
+    pins = dict(
+        re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    pins["torch"] = re.search(r"^TORCH \?= torch==(\S+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)[1]
+    asked = (template / "requirements.txt").read_text(encoding="utf-8").split()
+    assert asked == [f"{name}=={pins[name]}" for name in ("torch", "transformers")]
+    card = SpaceCard.load(template / "README.md")
+    assert card.data.sdk_version == pins["gradio"] and f"gradio=={pins['gradio']}" in card.text
 
 
 # The library's own ways
