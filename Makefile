@@ -17,7 +17,7 @@ PIP := $(RUN) $(INSTALL)
 FLOOR := .venv-floor
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-floor stress quality-zh lint format clean
+.PHONY: help demo test test-all test-floor stress quality-zh bench bench-learning lint format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,16 @@ stress: $(VENV)/.dev  ## Kill 20 pre-trainings and 10 fine-tunings at random, re
 
 quality-zh: $(VENV)/.demo  ## The table of the reference models, from raw text: make quality-zh DATA=FOLDER (QUALITY="--budget 10m" for a short one)
 	$(RUN) -m training.quality --data "$(DATA)" $(QUALITY)
+
+bench: $(VENV)/.dev  ## Beside the peers: make bench DATA=reviews.txt LABELLED="labels.tsv --text_column text --label_column label" (under 15 minutes)
+	@mkdir -p runs
+	$(RUN) -m training bench --suite train --text $(DATA) --json runs/bench-train.json
+	$(RUN) -m training bench --suite corpus --text $(DATA) --json runs/bench-corpus.json
+	$(RUN) -m training bench --suite inference --text $(DATA) --labelled $(LABELLED) --json runs/bench-inference.json
+
+bench-learning: $(VENV)/.dev  ## The loss after equal tokens beside HF Bert's, three seeds (DATA=reviews.txt; about an hour)
+	@mkdir -p runs
+	$(RUN) -m training bench --suite learning --text $(DATA) --json runs/bench-learning.json
 
 lint: $(VENV)/.dev  ## Style and types
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ VERBS = {
     "validate": (arguments.ValidateArguments, "training.validate"),
     "export": (arguments.ExportArguments, "training.export"),
     "publish": (arguments.PublishArguments, "training.publish"),
+    "bench": (arguments.BenchArguments, "training.bench"),
     "import": (arguments.ImportArguments, "training.import_reference"),
 }
 

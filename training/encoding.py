@@ -1,6 +1,7 @@
 """Token ids, packed into blocks of one length: no padding but in the last block, nothing cut off, documents apart."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +17,24 @@ def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast) -> Iterator
 
     The spelling of a special token in a text ("[MASK]") is text, not a special token.
     """
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == TEXTS_PER_BATCH:
-            yield from _encode_batch(batch, tokenizer)
-            batch = []
-    if batch:
-        yield from _encode_batch(batch, tokenizer)
+    backend = tokenizer.backend_tokenizer
+    for batch in _batches(texts):
+        # Every call of the tokenizer sets these as it needs, also one between two batches.
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        # Called by itself the tokenizer would count offsets and make lists of masks: a third more time.
+        for encoding in backend.encode_batch_fast(batch):
+            yield np.array(encoding.ids, dtype=np.int32)
 
 
-def _encode_batch(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> Iterator[np.ndarray]:
-    ids = tokenizer(
-        texts,
-        truncation=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        split_special_tokens=True,
-        verbose=False,  # texts longer than the model are split here, not fed to it
-    )["input_ids"]
-    return (np.array(document, dtype=np.int32) for document in ids)
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    if isinstance(texts, Sequence):  # a column of a dataset, too, which gives slices 10 times as fast as single texts
+        yield from (texts[start : start + TEXTS_PER_BATCH] for start in range(0, len(texts), TEXTS_PER_BATCH))
+        return
+    iterator = iter(texts)
+    while batch := list(islice(iterator, TEXTS_PER_BATCH)):
+        yield batch
 
 
 def pack(documents: Iterable[np.ndarray], block_size: int, pad_token_id: int) -> Dataset:

@@ -22,6 +22,7 @@ from training.loading import (
     loading,
     read_as_text,
 )
+from training.matmul import fast_products
 from training.run_folder import TASK_FILE, read_json
 from training.tasks import TASKS, task_module
 
@@ -31,8 +32,10 @@ if typing.TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from transformers.utils import ModelOutput
 
-BATCH_SIZE = 64
-CHUNK_SIZE = 64 * BATCH_SIZE  # texts in memory at a time, and sorted by length together
+CHUNK_SIZE = 4096  # texts in memory at a time, and sorted by length together
+# Of a batch. On 2 cores what fits the cache is fastest; an accelerator wants more at a time.
+BATCH_TOKENS = {"cpu": 4096, "other": 65_536}
+PADDING = 0.05  # of the shortest text of a batch, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +157,7 @@ def best_device() -> "torch.device":
 def forward(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", encoded: dict[str, list[list[int]]]
 ) -> Iterator[tuple[list[int], "ModelOutput"]]:
-    """The outputs of the model in eval mode, by batches of similar length, so that there is little padding.
+    """The outputs of the model in eval mode, by batches of `batches_by_length`.
 
     Args:
         encoded: What the model takes, without padding, a list a row.
@@ -164,17 +167,34 @@ def forward(
     """
     import torch
 
-    order = sorted(range(len(encoded["input_ids"])), key=lambda index: len(encoded["input_ids"][index]))
     was_training = model.training
     model.eval()
-    for start in range(0, len(order), BATCH_SIZE):
-        rows = order[start : start + BATCH_SIZE]
+    max_tokens = BATCH_TOKENS["cpu" if model.device.type == "cpu" else "other"]
+    for rows in batches_by_length(list(map(len, encoded["input_ids"])), max_tokens):
         columns = {name: [values[row] for row in rows] for name, values in encoded.items()}
         batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), fast_products():
             outputs = model(**batch)
         yield rows, outputs
     model.train(was_training)
+
+
+def batches_by_length(lengths: list[int], max_tokens: int) -> Iterator[list[int]]:
+    """Row numbers, the shortest first, in batches with hardly any padding.
+
+    Args:
+        lengths: In tokens, of each row.
+        max_tokens: Of a batch, padding included; a longer row is a batch by itself.
+    """
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        length = lengths[row]
+        if batch and ((len(batch) + 1) * length > max_tokens or length > (1 + PADDING) * lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
 
 
 def chunks(items: Iterable, size: int) -> Iterator[list]:

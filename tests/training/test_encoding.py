@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from training.encoding import encode, pack, token_counts, unigram_entropy
 
@@ -64,3 +65,15 @@ def test_unigram_entropy_by_hand():
     counts = token_counts(blocks, vocab_size=8, special_ids=[0, 2, 3])
     assert counts.tolist() == [0, 0, 0, 0, 0, 3, 1, 0]
     assert unigram_entropy(counts) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+
+
+@pytest.mark.parametrize("kind", [list, iter, lambda texts: Dataset.from_dict({"text": texts})["text"]])
+def test_encoding_gives_the_ids_that_the_tokenizer_gives_when_called(tokenizer, sentences, kind):
+    """Called before and after, so that neither leaves the other its settings."""
+    texts = [*sentences, "", " ", "[CLS]好[MASK]", "我爱读书" * 300, "\u5000\ud7a3 x"] * 3
+    settings = {"truncation": False, "split_special_tokens": True, "verbose": False}
+    expected = tokenizer(texts, **settings)["input_ids"]
+    cut = tokenizer(texts, padding=True)["input_ids"]
+    assert [ids.tolist() for ids in encode(kind(texts), tokenizer)] == expected
+    assert tokenizer(texts, padding=True)["input_ids"] == cut
+    assert len(texts) > 1000 and {ids.dtype for ids in encode(texts[:3], tokenizer)} == {np.dtype(np.int32)}

@@ -63,13 +63,35 @@ def one_by_one(folder, texts):
 
 
 def test_logits_equal_those_of_each_text_alone_in_the_order_given(finetuned, monkeypatch):
-    monkeypatch.setattr(predict, "BATCH_SIZE", 2)
+    monkeypatch.setattr(predict, "BATCH_TOKENS", {"cpu": 12, "other": 12})
     loaded = predict.load_finetuned(finetuned)
     logits, cut = classification.predict_logits(loaded.model.cpu(), loaded.tokenizer, TEXTS, None, 32)
     expected = one_by_one(finetuned, TEXTS).numpy()
     assert logits.shape == (5, 2) and cut == 1
     assert np.ptp(expected[:, 0]) > 0.1  # or the order would not matter
     np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_batches_hold_every_row_once_the_shortest_first_and_hardly_any_padding():
+    lengths = [*np.random.default_rng(0).integers(2, 600, size=2000).tolist(), 5000, 1]
+    batches = list(predict.batches_by_length(lengths, max_tokens=4096))
+    assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
+    widths = [max(lengths[row] for row in rows) for rows in batches]
+    assert widths == sorted(widths)
+    for rows, width in zip(batches, widths, strict=True):
+        assert len(rows) * width <= 4096 or len(rows) == 1
+    assert sum(len(rows) * width for rows, width in zip(batches, widths, strict=True)) < 1.04 * sum(lengths)
+
+
+def test_batches_by_hand():
+    assert list(predict.batches_by_length([3, 2, 3, 3, 3, 40, 41, 43], max_tokens=100)) == [
+        [1],
+        [0, 2, 3, 4],
+        [5, 6],
+        [7],
+    ]
+    assert list(predict.batches_by_length([4, 4, 4, 4, 4], max_tokens=8)) == [[0, 1], [2, 3], [4]]
+    assert list(predict.batches_by_length([], max_tokens=8)) == []
 
 
 def test_answers_keep_the_order_of_a_text_file_across_chunks(finetuned, tmp_path, monkeypatch):
