@@ -35,6 +35,7 @@ class Product:
 def products(
     num_hidden_layers: int,
     hidden_size: int,
+    embedding_size: int,
     num_attention_heads: int,
     vocab_size: int,
     batch_size: int,
@@ -44,15 +45,17 @@ def products(
     """Those of an encoder with a masked-LM head that meets the vocabulary at `labelled` tokens only."""
     tokens, h, layers = batch_size * length, hidden_size, num_hidden_layers
     heads, head_size = batch_size * num_attention_heads, hidden_size // num_attention_heads
+    projection = [] if embedding_size == h else [Product(1, tokens, embedding_size, h)]
     return [
+        *projection,
         Product(1, tokens, h, 3 * h, layers),  # queries, keys, values
         Product(heads, length, head_size, length, layers),  # scores
         Product(heads, length, length, head_size, layers),  # weighted values
         Product(1, tokens, h, h, layers),  # output of attention
         Product(1, tokens, h, 4 * h, layers),  # feed-forward
         Product(1, tokens, 4 * h, h, layers),
-        Product(1, labelled, h, h),  # head
-        Product(1, labelled, h, vocab_size),
+        Product(1, labelled, h, embedding_size),  # head
+        Product(1, labelled, embedding_size, vocab_size),
     ]
 
 

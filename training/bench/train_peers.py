@@ -199,6 +199,7 @@ def gemm_limit(orders: Orders, size: str, vocab_size: int, batch_size: int, mlm_
     """The matrix products of a step of ours, and nothing else."""
     step, facts = gemm.make_step(
         **shape(size),
+        embedding_size=pretrain.SIZES[size].get("embedding_size", pretrain.SIZES[size]["hidden_size"]),
         vocab_size=vocab_size,
         batch_size=batch_size,
         length=LENGTH,
