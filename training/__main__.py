@@ -1,6 +1,5 @@
 """`python -m training VERB [RECIPE.yaml] [--field value ...]`."""
 
-import difflib
 import importlib
 import sys
 
@@ -9,7 +8,7 @@ from training.errors import UserError
 from training.interruption import Interrupted, heeding_signals
 
 
-# verb: (its arguments, the module whose `main` carries it out)
+# verb: (its arguments, the module whose `main` carries it out), in the order in which they come in handy
 VERBS = {
     "demo": (arguments.DemoArguments, "training.demo"),
     "tokenizer": (arguments.TokenizerArguments, "training.tokenizer"),
@@ -26,10 +25,22 @@ VERBS = {
 }
 
 
+HEADINGS = {  # the verbs, by what they are for
+    "try it": ("demo",),
+    "from text to a model": ("tokenizer", "pretrain", "import"),
+    "for a task of yours": ("finetune", "evaluate", "predict", "explain"),
+    "for others to use": ("validate", "export", "publish"),
+    "beside what others make": ("bench",),
+}
+
+
 def usage() -> str:
     """The verbs, a line each."""
-    lines = ["usage: python -m training VERB [RECIPE.yaml] [--field value ...]", "", "verbs:"]
-    lines += [f"  {verb:<10} {arguments_class.__doc__}" for verb, (arguments_class, _) in VERBS.items()]
+    lines = ["usage: python -m training VERB [RECIPE.yaml] [--field value ...]"]
+    for heading, verbs in HEADINGS.items():
+        lines += ["", f"{heading}:", *(f"  {verb:<10} {VERBS[verb][0].__doc__}" for verb in verbs)]
+    lines += ["", "example:"]
+    lines += [f"  python -m training {verb} {VERBS[verb][0].EXAMPLE}" for verb in ("pretrain", "finetune")]
     lines += ["", "python -m training VERB --help lists the fields of a verb."]
     return "\n".join(lines)
 
@@ -52,8 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     verb, *rest = argv
     try:
         if verb not in VERBS:
-            near = difflib.get_close_matches(verb, VERBS, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            hint = arguments.did_you_mean(verb, VERBS)
             raise UserError(f"unknown verb {verb!r}{hint}; there are {', '.join(VERBS)}")
         arguments_class, module = VERBS[verb]
         parsed = arguments.parse_arguments(f"python -m training {verb}", arguments_class, rest)

@@ -9,18 +9,25 @@ import dataclasses
 import datetime
 import difflib
 import re
+import shutil
 import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from training.errors import UserError
 
 
-def option(help: str, default=dataclasses.MISSING):
-    """A field of an argument class with its help text. Without a default it must be given."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def option(help: str, default=dataclasses.MISSING, heading: str | None = None):
+    """A field of an argument class with its help text.
+
+    Args:
+        help: What it is; the default is told by itself, unless this says what stands in for None.
+        default: Without one the field must be given.
+        heading: What the help calls this field and those after it; `None` for the heading of the one before.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "heading": heading})
 
 
 @dataclass(kw_only=True)
@@ -28,34 +35,38 @@ class CorpusArguments:
     """Where the raw text comes from."""
 
     train_files: list[str] | None = option(  # noqa: RUF009 - a field, its default None
-        "files or globs: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l), .parquet", None
+        "files or globs: .txt (a document a line), .txt.gz, .csv, .tsv, .json(l), .parquet", None, heading="text"
     )
     dataset: str | None = option("id or folder of a dataset, in place of files", None)
-    text_column: str = option("column that holds the text (tables and datasets)", "text")
-    encoding: str | None = option("encoding of the files, for example gb18030 (default: recognised)", None)
+    text_column: str = option("column that holds the text, in tables and datasets", "text")
+    encoding: str | None = option("encoding of the files, such as gb18030 (default: recognised)", None)
 
 
-CHINESE_TOKENS_HELP = "what a token of Chinese is: each character, or frequent sequences of them as well"
+CHINESE_TOKENS_HELP = "tokens of Chinese: characters, or frequent words as well"
 
 
 @dataclass(kw_only=True)
 class TokenizerArguments(CorpusArguments):
     """Train a tokenizer on raw text."""
 
-    chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words")
+    chinese_tokens: Literal["characters", "words"] = option(CHINESE_TOKENS_HELP, "words", heading="tokenizer")
     vocab_size: int | None = option("number of tokens (default: chosen from the text)", None)
-    output_dir: str = option("folder to make")
+    output_dir: str = option("folder to make", heading="output")
+
+    EXAMPLE: ClassVar[str] = "--train_files reviews.txt --output_dir runs/tokenizer"
 
 
 @dataclass(kw_only=True)
 class CardArguments:
     """What the model card says beyond what was measured."""
 
-    card_language: Literal["en", "zh"] = option("language of the model card and its pictures", "en")
-    language: str | None = option("language of the text, as a code such as zh (default: recognised if zh or en)", None)
-    license: str | None = option("licence of the model, as the Hub names it, for example apache-2.0", None)
+    card_language: Literal["en", "zh"] = option(
+        "language of the model card and its pictures", "en", heading="model card"
+    )
+    language: str | None = option("language of the text, such as zh (default: recognised if zh or en)", None)
+    license: str | None = option("licence as the Hub names it, such as apache-2.0", None)
     sibling_runs: list[str] | None = option(  # noqa: RUF009 - a field, its default None
-        "finished runs that differ in the seed alone: the card then shows the spread", None
+        "finished runs of other seeds, for the spread", None
     )
 
 
@@ -63,25 +74,21 @@ class CardArguments:
 class PretrainArguments(CardArguments, CorpusArguments):
     """Pre-train an encoder by masked language modelling."""
 
-    tokenizer: str | None = option("folder of a tokenizer (default: trained on the text)", None)
-    chinese_tokens: Literal["characters", "words"] | None = option(f"{CHINESE_TOKENS_HELP} (default: words)", None)
-    vocab_size: int | None = option(
-        "number of tokens of a newly trained tokenizer (default: chosen from the text)", None
+    tokenizer: str | None = option(
+        "folder of a tokenizer (default: trained on the text)", None, heading="tokenizer and model"
     )
+    chinese_tokens: Literal["characters", "words"] | None = option(f"{CHINESE_TOKENS_HELP} (default: words)", None)
+    vocab_size: int | None = option("number of tokens of a new tokenizer (default: chosen from the text)", None)
     size: Literal["reference", "tiny", "mini", "small", "medium"] | None = option(
-        "shape: reference 2 layers/64 hidden, tiny 2/128, mini 4/256, small 4/512, medium 8/512 (default: tiny)", None
+        "layers/hidden: reference 2/64, tiny 2/128, mini 4/256, small 4/512, medium 8/512 (default: tiny)", None
     )
     model: str | None = option("folder of a model to continue from, in place of a size", None)
-    streaming: bool = option(
-        "read the files while training, whatever their size: each is a shard, and repeated documents stay in", False
-    )
-    max_steps: int | None = option("budget in optimizer steps", None)
+    streaming: bool = option("read the files while training; each is a shard", False)
+    max_steps: int | None = option("budget in optimizer steps", None, heading="budget (one of)")
     max_tokens: int | None = option("budget in training tokens", None)
-    time_budget: str | None = option(
-        "budget in time for the whole command, for example 90s, 30m, 1h30m; 10m if no budget is given", None
-    )
+    time_budget: str | None = option("budget in time for the whole command, such as 90s or 1h30m (default: 10m)", None)
     block_size: int | None = option(
-        "length of a packed training block in tokens (default: 128, or the model's limit)", None
+        "tokens in a training block (default: 128, or the model's limit)", None, heading="optimisation"
     )
     batch_size: int = option("blocks in an optimizer step", 32)
     micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
@@ -91,59 +98,59 @@ class PretrainArguments(CardArguments, CorpusArguments):
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in pre-training", 0.0)
     precision: Literal["float32", "bfloat16"] | None = option(
-        "what matrix products are computed in (default: bfloat16 where the processor does so natively)", None
+        "of matrix products (default: bfloat16 where native)", None
     )
     seed: int = option("seed of weights, order and masks", 0)
-    save_steps: int | None = option("optimizer steps between checkpoints (default: every tenth of the run)", None)
-    output_dir: str = option("folder to make; it appears when the run is finished")
-    resume: bool = option("go on from the last checkpoint of an interrupted run", False)
-    report_to: str = option("where metrics go besides the log: none, tensorboard, trackio, ...", "none")
+    save_steps: int | None = option(
+        "optimizer steps between checkpoints (default: every tenth of the run)", None, heading="output"
+    )
+    output_dir: str = option("folder to make; it appears when all is done")
+    resume: bool = option("go on from where the same command was interrupted", False)
+    report_to: str = option("where metrics go as well: tensorboard, trackio or another", "none")
+
+    EXAMPLE: ClassVar[str] = "--train_files reviews.txt --time_budget 15m --output_dir runs/mine"
 
 
 @dataclass(kw_only=True)
 class FinetuneArguments(CardArguments):
     """Fine-tune an encoder on labelled text."""
 
-    model: str = option("folder or Hub id of a pre-trained model")
+    model: str = option("folder or Hub id of a pre-trained model", heading="model and task")
     task: Literal["sequence-classification", "token-classification", "question-answering"] = option(
         "what to learn", "sequence-classification"
     )
-    train_file: str = option(
-        "labelled text: .csv, .tsv, .json(l) or .parquet; for question-answering SQuAD's .json as well"
-    )
+    train_file: str = option("labelled .csv, .tsv, .json(l), .parquet, or SQuAD's .json", heading="text")
     validation_file: str | None = option("labelled text to score on (default: a tenth of the training rows)", None)
-    text_column: str = option("column of the text; for token-classification of the tokens", "text")
+    text_column: str = option("column of the text, or of the tokens to tag", "text")
     text_pair_column: str | None = option("column of a second text", None)
-    label_column: str = option(
-        "column of the label; several labels of one row are separated by |; for token-classification of the BIO tags",
-        "label",
-    )
+    label_column: str = option("column of the label, of several with | between, or of BIO tags", "label")
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = option(
         "kind of label (default: single_label_classification)", None
     )
     encoding: str | None = option("encoding of the files (default: recognised)", None)
-    max_length: int = option(
-        "longest text in tokens; longer ones are cut, for token-classification and question-answering read in pieces",
-        128,
-    )
-    epochs: float = option("passes over the training rows", 4.0)
+    max_length: int = option("longest text in tokens; more is cut, or read in pieces", 128)
+    epochs: float = option("passes over the training rows", 4.0, heading="optimisation")
     batch_size: int = option("texts in an optimizer step", 32)
     learning_rate: float = option("peak learning rate", 5e-4)
     warmup_share: float = option("share of the steps in which the learning rate rises", 0.1)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in fine-tuning", 0.1)
     token_masking: float | None = option(
-        "share of tokens hidden behind [MASK], against learning by heart (default: 0.3 to classify texts, else 0)",
+        "share of tokens hidden (default: 0.3 to classify texts, else 0)",
         None,
     )
     ngram_buckets: int | None = option(
-        "buckets of the n-grams beside the encoder, to classify texts; 0: none (default: 524,288)", None
+        "buckets of n-grams beside the encoder (default: 524,288 to classify texts)", None
     )
     seed: int = option("seed of the new head, order and dropout", 0)
-    save_steps: int | None = option("optimizer steps between checkpoints (default: every epoch)", None)
-    output_dir: str = option("folder to make; it appears when the run is finished")
-    resume: bool = option("go on from the last checkpoint of an interrupted run", False)
-    report_to: str = option("where metrics go besides the log: none, tensorboard, trackio, ...", "none")
+    save_steps: int | None = option(
+        "optimizer steps between checkpoints (default: every epoch)", None, heading="output"
+    )
+    output_dir: str = option("folder to make; it appears when all is done")
+    resume: bool = option("go on from where the same command was interrupted", False)
+    report_to: str = option("where metrics go as well: tensorboard, trackio or another", "none")
+
+    EXAMPLE: ClassVar[str] = "--model runs/mine --train_file train.tsv --output_dir runs/mine-labels"
 
     def __post_init__(self):
         if self.token_masking is None:
@@ -162,6 +169,8 @@ class EvaluateArguments:
     encoding: str | None = option("encoding of the file (default: recognised)", None)
     output_file: str | None = option("where the scores go (default: eval_results.json in the model folder)", None)
 
+    EXAMPLE: ClassVar[str] = "--model runs/mine-labels --test_file dev.tsv"
+
 
 @dataclass(kw_only=True)
 class PredictArguments:
@@ -171,6 +180,8 @@ class PredictArguments:
     input: str = option("text: .txt (one a line) or a table with the columns that the model was fine-tuned on")
     output: str = option("file to write, one JSON object a line")
     encoding: str | None = option("encoding of the input (default: recognised)", None)
+
+    EXAMPLE: ClassVar[str] = "--model runs/mine-labels --input reviews.txt --output answers.jsonl"
 
 
 @dataclass(kw_only=True)
@@ -183,6 +194,8 @@ class ExplainArguments:
     picture_language: Literal["en", "zh"] = option("language of the labels in the pictures", "en")
     output_dir: str = option("folder to make, for the pictures")
 
+    EXAMPLE: ClassVar[str] = '--model runs/mine-labels --text "房间很干净。" --output_dir runs/explained'
+
 
 @dataclass(kw_only=True)
 class ExportArguments:
@@ -191,8 +204,10 @@ class ExportArguments:
     model: str = option("folder of a model; its onnx/ takes the files")
     format: Literal["onnx"] = option("what to write", "onnx")
     quantize: Literal["int8"] | None = option("also a smaller, faster and less exact model (default: none)", None)
-    evaluation_file: str | None = option("labelled text to score a fine-tuned model on, before and after", None)
+    evaluation_file: str | None = option("labelled text to score a fine-tuned model on", None)
     encoding: str | None = option("encoding of the evaluation file (default: recognised)", None)
+
+    EXAMPLE: ClassVar[str] = "--model runs/mine-labels --quantize int8 --evaluation_file dev.tsv"
 
 
 @dataclass(kw_only=True)
@@ -205,12 +220,16 @@ class ImportArguments:
     head: Literal["masked-lm", "classification"] = option("which head to bring along", "masked-lm")
     output_dir: str = option("folder to make")
 
+    EXAMPLE: ClassVar[str] = "--state_dict model.pt --tokenizer tokenizer --output_dir runs/imported"
+
 
 @dataclass(kw_only=True)
 class ValidateArguments:
     """Check everything that a stranger's load of a model folder could trip over."""
 
     model: str = option("folder of a model in Hub format")
+
+    EXAMPLE: ClassVar[str] = "--model runs/mine-labels"
 
 
 @dataclass(kw_only=True)
@@ -223,7 +242,7 @@ class PublishArguments:
     dry_run: bool = option("list what would be uploaded, without any network", False)
     revision: str | None = option("branch to publish on; made if it is new (default: main)", None)
     create_pr: bool = option("propose the upload as a pull request", False)
-    overwrite: bool = option("replace another model, and remove the files that are not part of this one", False)
+    overwrite: bool = option("replace another model, and remove what is not part of this one", False)
     commit_message: str = option("first line of the commit", "Publish the model")
     space: str | None = option("where a page to try the model on goes, a Gradio Space: owner/name", None)
     space_models: list[str] | None = option(  # noqa: RUF009 - a field, its default None
@@ -232,6 +251,8 @@ class PublishArguments:
     space_language: Literal["en", "zh"] | None = option(
         "language that the page opens in (default: that of the browser)", None
     )
+
+    EXAMPLE: ClassVar[str] = "--model runs/mine-labels --repo_id OWNER/NAME --dry_run"
 
 
 @dataclass(kw_only=True)
@@ -249,6 +270,8 @@ class BenchArguments:
     max_tokens: int = option("tokens of each run (for --suite learning)", 6_000_000)
     json: str | None = option("file for the figures (default: they are only printed)", None)
 
+    EXAMPLE: ClassVar[str] = "--suite train --text reviews.txt --json runs/bench.json"
+
 
 @dataclass(kw_only=True)
 class DemoArguments:
@@ -262,19 +285,31 @@ class DemoArguments:
         "folders that the page shows (default: those of the demo)", None
     )
 
+    EXAMPLE: ClassVar[str] = "--time_budget 10m"
+
 
 class _OneLineParser(argparse.ArgumentParser):
     """An argument parser whose complaints are a `UserError`, with the nearest known name."""
 
     def error(self, message: str):
-        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
-        if unknown:
-            names = [name for action in self._actions for name in action.option_strings]
-            message = f"unknown option {unknown[1]}{_did_you_mean(unknown[1], names)}"
+        choice = re.match(r"argument (--\w+): invalid choice: '(.*?)' ", message)
+        if choice:
+            (known,) = (action.choices for action in self._actions if choice[1] in action.option_strings)
+            near = did_you_mean(choice[2], known)
+            message = f"{choice[1]} {choice[2]!r} is none of {', '.join(known)}{near}"
         raise UserError(f"{message}; `{self.prog} --help` lists the options")
 
+    def check_names(self, argv: list[str]):
+        """Refuse unknown options first of all: argparse would rather miss the one that was meant."""
+        names = [name for action in self._actions for name in action.option_strings]
+        for word in argv:
+            name = re.match(r"--?[a-zA-Z][\w-]*(?==|$)", word)
+            if name and name[0] not in names:
+                self.error(f"unknown option {name[0]}{did_you_mean(name[0], names)}")
 
-def _did_you_mean(name: str, known: typing.Iterable[str]) -> str:
+
+def did_you_mean(name: str, known: typing.Iterable[str]) -> str:
+    """A hint at the nearest of the known names, to be put behind a complaint; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
@@ -293,23 +328,71 @@ def _text(value: str) -> str:
     return value
 
 
+HELP_COLUMNS = 100  # at most; argparse alone would fill the widest terminal
+# What stands for a value in the help, by the last word of the field's name, else by its type.
+METAVARS: dict = {
+    **dict.fromkeys(("file", "files", "input", "output", "dict"), "FILE"),
+    **dict.fromkeys(("dir", "model", "tokenizer"), "FOLDER"),
+    **{"column": "COLUMN", "budget": "TIME", str: "TEXT", int: "N", float: "X", list: "TEXT"},
+}
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """A line an option, wherever it fits."""
+
+    def __init__(self, prog: str):
+        width = min(HELP_COLUMNS, shutil.get_terminal_size().columns - 1)
+        super().__init__(prog, max_help_position=30, width=width)
+
+    def _format_args(self, action, default_metavar):
+        # "FILE ...", where argparse has "FILE [FILE ...]"
+        return f"{action.metavar} ..." if action.nargs == "+" else super()._format_args(action, default_metavar)
+
+    def _format_action_invocation(self, action):
+        if isinstance(action, argparse.BooleanOptionalAction):
+            return f"{action.option_strings[0]}, --no-..."
+        return super()._format_action_invocation(action)
+
+
+def _help_text(field: dataclasses.Field) -> str:
+    """What the help says of a field: what it is, what there is to choose from, its default."""
+    text, kind = field.metadata["help"], _kind(field)
+    choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+    if not all(choice in text for choice in choices):
+        what, stop, default = text.partition(" (default:")
+        text = f"{what}: {', '.join(choices)}{stop}{default}"
+    if field.default is dataclasses.MISSING:
+        return f"{text} (required)"
+    if "(default:" in text:
+        return text
+    default = ("yes" if field.default else "no") if kind is bool else field.default
+    return f"{text} (default: {'none' if default is None else default})"
+
+
 def _add_options(parser: argparse.ArgumentParser, arguments_class: type):
-    for field in dataclasses.fields(arguments_class):
-        kind = _kind(field)
-        required = field.default is dataclasses.MISSING
-        help_text = field.metadata["help"]
-        if not required and field.default is not None and kind is not bool:
-            help_text += f" (default: {field.default})"
-        settings: dict = {"default": argparse.SUPPRESS, "help": help_text.replace("%", "%%"), "required": required}
+    group: argparse._ActionsContainer = parser
+    card_fields = {field.name for field in dataclasses.fields(CardArguments)}
+    for field in sorted(dataclasses.fields(arguments_class), key=lambda field: field.name in card_fields):
+        kind, heading = _kind(field), field.metadata["heading"]
+        if heading or group is parser:
+            group = parser.add_argument_group(heading or "options")
+        settings: dict = {
+            "default": argparse.SUPPRESS,
+            "help": _help_text(field).replace("%", "%%"),
+            "required": field.default is dataclasses.MISSING,
+        }
+        origin = typing.get_origin(kind)
         if kind is bool:
             settings["action"] = argparse.BooleanOptionalAction
-        elif typing.get_origin(kind) is Literal:
-            settings["choices"] = typing.get_args(kind)
-        elif typing.get_origin(kind) is list:
-            settings.update(type=_text, nargs="+", metavar=field.name.upper())
+        elif origin is Literal:
+            settings.update(choices=typing.get_args(kind), metavar="NAME")
         else:
-            settings.update(type=_text if kind is str else kind, metavar=kind.__name__.upper())
-        parser.add_argument(f"--{field.name}", **settings)
+            last_word = field.name.rpartition("_")[2]
+            settings["metavar"] = METAVARS.get(last_word, METAVARS[origin or kind])
+            settings["type"] = _text if kind is str or origin is list else kind
+            if origin is list:
+                settings["nargs"] = "+"
+        group.add_argument(f"--{field.name}", **settings)
 
 
 def _load_yaml(text: str):
@@ -353,7 +436,7 @@ def read_recipe(path: str, arguments_class: type) -> list[str]:
     for key, value in recipe.items():
         if key not in fields:
             raise UserError(
-                f"unknown key {key!r} in {path}{_did_you_mean(str(key), fields)}; known keys: {', '.join(fields)}"
+                f"unknown key {key!r} in {path}{did_you_mean(str(key), fields)}; known keys: {', '.join(fields)}"
             )
         words += _as_words(path, key, value, _kind(fields[key]))
     return words
@@ -388,9 +471,14 @@ def parse_arguments(prog: str, arguments_class: type, argv: list[str]):
         prog=prog,
         usage=f"{prog} [RECIPE.yaml] [--field value ...]",
         description=arguments_class.__doc__,
+        epilog=f"example:\n  {prog} {arguments_class.EXAMPLE}",
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     _add_options(parser, arguments_class)
+    parser.check_names(argv)
     given = [word.partition("=")[0] for word in argv if word.startswith("--")]
     lists = [
         f"--{field.name}" for field in dataclasses.fields(arguments_class) if typing.get_origin(_kind(field)) is list
@@ -416,15 +504,6 @@ def _not_overridden(recipe_words: list[str], given: list[str]) -> list[str]:
     """The words of a recipe without the fields that those given on the command line stand in for."""
     replaced = {name for option in given for name in REPLACED.get(option, ())}
     return [word for word in recipe_words if word.partition("=")[0] not in replaced]
-
-
-def check_report_to(report_to: str):
-    """Raise a `UserError` unless metrics can go there."""
-    from transformers.integrations import get_available_reporting_integrations
-
-    available = ["none", "all", *get_available_reporting_integrations()]
-    if report_to not in available:
-        raise UserError(f"--report_to {report_to} is unknown or not installed; here there are {', '.join(available)}")
 
 
 def check_seed(seed: int):

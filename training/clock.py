@@ -26,4 +26,5 @@ def as_text(seconds: float) -> str:
 
 def say(message: str):
     """Print a line with the time in front, at once, also into a log file."""
-    print(f"[{as_text(elapsed()):>5}] {message}", flush=True)
+    # The end of the line in one piece with it: a thread may print meanwhile.
+    print(f"[{as_text(elapsed()):>5}] {message}\n", end="", flush=True)

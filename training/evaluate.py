@@ -3,10 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from training import card, labelled, run_folder
+from training import card, labelled, progress, run_folder
 from training.arguments import EvaluateArguments, FinetuneArguments
 from training.errors import UserError
-from training.predict import Task, check_output, load_finetuned, read_task
+from training.predict import Task, check_output, load_finetuned, read_task, tell_how_to_predict
 from training.review import review
 from training.run_folder import CARD_FILE, RESULTS_FILE, read_json
 from training.tasks import task_module
@@ -56,9 +56,11 @@ def main(arguments: EvaluateArguments):
         results_path = check_output(arguments.output_file, arguments.test_file, "--output_file")
     results = read_json(folder / RESULTS_FILE) if (folder / RESULTS_FILE).is_file() else {}
     module = task_module(task.task)
-    data = module.load_test(arguments.test_file, task, arguments.encoding)
+    with progress.step("reading labelled text"):
+        data = module.load_test(arguments.test_file, task, arguments.encoding)
     finetuned = load_finetuned(folder)  # before the baselines: a damaged model is told first
-    baselines = refit_baselines(folder, results)
+    with progress.step("fitting what the model is compared with"):
+        baselines = refit_baselines(folder, results)
     scores = module.score_all(finetuned, baselines, data)
     if arguments.output_file is not None:
         results = {"model": folder.name, "problem_type": task.problem_type}
@@ -75,6 +77,7 @@ def main(arguments: EvaluateArguments):
     if arguments.output_file is None and "task" in before and not card.refresh_card(folder, before):
         print(f"{folder / CARD_FILE} was edited by hand and stays as it is, without these scores")
     print(f"written to {results_path}{f', in place of an earlier {name}' if replaced else ''}")
+    tell_how_to_predict(folder, task)
 
 
 def print_scores(name: str, scores: dict, task: Task):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import labelled
+from training import labelled, progress
 from training.arguments import ExportArguments
 from training.classification import decide
 from training.errors import UserError
@@ -27,6 +27,7 @@ from training.loading import (
     loading,
     read_as_text,
 )
+from training.next_command import tell_next
 from training.predict import FineTuned, Task, read_task
 from training.run_folder import read_json
 from training.tasks import Data, task_module
@@ -326,11 +327,10 @@ def load_model(folder: Path, architecture: str) -> "PreTrainedModel":
         UserError: If it does not load, lacks weights or has some that are no numbers.
     """
     import torch
-    from transformers.utils import logging as transformers_logging
 
     import hf_tinybert
 
-    transformers_logging.disable_progress_bar()
+    progress.library_bars_off()
     with loading(str(folder)):
         model, info = getattr(hf_tinybert, architecture).from_pretrained(
             folder, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True
@@ -357,7 +357,8 @@ def main(arguments: ExportArguments):
     # Inside the model's folder, so that a rename can take the files to their place.
     with tempfile.TemporaryDirectory(prefix=f".{ONNX_FOLDER}.", dir=folder) as staging:
         path = Path(staging) / MODEL_FILE
-        export_onnx(model, path)
+        with progress.step("exporting"):
+            export_onnx(model, path)
         exported = {MODEL_FILE: OnnxModel(path, model.config)}
         _check(model, exported[MODEL_FILE])
         if arguments.quantize is not None:
@@ -368,6 +369,7 @@ def main(arguments: ExportArguments):
         if evaluation is not None:
             _tell_scores({"torch": model, **exported}, tokenizer, evaluation)
         _publish(Path(staging), folder / ONNX_FOLDER)
+    tell_next("validate", model=folder)
 
 
 def _read_evaluation(arguments: ExportArguments, architecture: str) -> "Evaluation | None":

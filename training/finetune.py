@@ -10,8 +10,8 @@ import time
 import typing
 from pathlib import Path
 
-from training import card, labelled, processes, run_folder
-from training.arguments import FinetuneArguments, check_report_to
+from training import card, labelled, processes, progress, run_folder
+from training.arguments import FinetuneArguments
 from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import elapsed
 from training.errors import UserError
@@ -109,7 +109,7 @@ def load_pretrained(
 
     from hf_tinybert import TinyBertConfig, TinyBertTokenizer
 
-    logging.disable_progress_bar()
+    progress.library_bars_off()
     verbosity = logging.get_verbosity()
     try:
         with loading(model):
@@ -407,7 +407,8 @@ def finetune(arguments: FinetuneArguments) -> dict:
 
 def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     module = task_module(arguments.task)
-    training, validation = module.load_split(arguments)
+    with progress.step("reading labelled text"):
+        training, validation = module.load_split(arguments)
     shared = labelled.count_shared(training, validation)
     describe(training, validation, shared, module.describe_labels(training))
 
@@ -418,6 +419,7 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     from training.language import detect_language
     from training.lengths import length_histogram, token_lengths
     from training.predict import FineTuned
+    from training.reporting import check_report_to
     from training.review import review
 
     check_report_to(arguments.report_to)
@@ -432,7 +434,8 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
     rows = labelled.fingerprint(training)
     checkpoint = processes.from_main(prepare_training_dir(arguments, folder, rows) if processes.is_main() else None)
-    dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
+    with progress.step("encoding the training rows"):
+        dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
     attention = model.config._attn_implementation
     trainer = make_trainer(arguments, model, tokenizer, dataset)
     for line in lines:
@@ -447,7 +450,9 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
         module.finish(arguments, model, tokenizer, dataset, training)
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
-    scores = module.score_all(finetuned, module.fit_baselines(training, problem_type), validation)
+    with progress.step("fitting what the model is compared with"):
+        baselines = module.fit_baselines(training, problem_type)
+    scores = module.score_all(finetuned, baselines, validation)
     texts, pairs = module.inputs(training)
     beyond = "cut" if arguments.task == "sequence-classification" else "windows"
     results = {
@@ -477,13 +482,19 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
 def main(arguments: FinetuneArguments) -> int:
     """Carry out the verb; returns the exit status, 1 if the finished folder fails a check."""
     from training import validate
+    from training.predict import read_task, tell_how_to_predict
 
     with processes.only_main_prints():
         if arguments.resume and processes.from_main(is_finished(arguments)):
             return 0
         finetune(arguments)
         print_how_to_load(arguments)
-        return validate.check_finished(arguments.output_dir) if processes.is_main() else 0
+        if not processes.is_main():
+            return 0
+        status = validate.check_finished(arguments.output_dir)
+        if status == 0:
+            tell_how_to_predict(arguments.output_dir, read_task(arguments.output_dir))
+        return status
 
 
 def is_finished(arguments: FinetuneArguments) -> bool:

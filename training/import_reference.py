@@ -12,13 +12,14 @@ from pathlib import Path
 
 import torch
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertForSequenceClassification, TinyBertTokenizer
+from training import progress
 from training.arguments import ImportArguments
 from training.card import write_card
 from training.errors import UserError
 from training.loading import check_vocabulary, load_tokenizer
+from training.next_command import tell_next
 from training.run_folder import check_output_dir, publishing
 
 
@@ -257,7 +258,7 @@ def main(arguments: ImportArguments):
     tokenizer = load_tokenizer(arguments.tokenizer, "--tokenizer")
     tokenizer = _fit_tokenizer(tokenizer, arguments.tokenizer, state_dict)
     model = import_state_dict(state_dict, arguments.num_attention_heads, arguments.head, tokenizer.pad_token_id)
-    logging.disable_progress_bar()
+    progress.library_bars_off()
     with publishing(output_dir) as staging:
         model.save_pretrained(staging)
         tokenizer.save_pretrained(staging)
@@ -282,4 +283,9 @@ def _report(model, arguments: ImportArguments, left_out: list[str], beside: list
     print("\nLoad it with")
     print("    import hf_tinybert")
     print(f"    from transformers import {auto_class}")
-    print(f"    model = {auto_class}.from_pretrained({str(arguments.output_dir)!r})")
+    print(f"    model = {auto_class}.from_pretrained({str(arguments.output_dir)!r})\n")
+    if arguments.head == "masked-lm":
+        labels = f"{arguments.output_dir}-labels"
+        tell_next("finetune", model=arguments.output_dir, train_file="LABELLED.tsv", output_dir=labels)
+    else:
+        tell_next("validate", model=arguments.output_dir)

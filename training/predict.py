@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import labelled
+from training import labelled, progress
 from training.arguments import PredictArguments
 from training.errors import UserError
 from training.loading import (
@@ -23,6 +23,7 @@ from training.loading import (
     read_as_text,
 )
 from training.matmul import fast_products
+from training.next_command import tell_next
 from training.run_folder import TASK_FILE, read_json
 from training.tasks import TASKS, task_module
 
@@ -124,11 +125,10 @@ def load_finetuned(folder: str | Path) -> FineTuned:
     """
     folder, task = Path(folder), read_task(folder)
     import transformers
-    from transformers.utils import logging
 
     import hf_tinybert  # noqa: F401 - registers
 
-    logging.disable_progress_bar()
+    progress.library_bars_off()
     tokenizer = load_tokenizer(folder)
     read_as_text(tokenizer)
     with loading(str(folder)):
@@ -170,12 +170,14 @@ def forward(
     was_training = model.training
     model.eval()
     max_tokens = BATCH_TOKENS["cpu" if model.device.type == "cpu" else "other"]
-    for rows in batches_by_length(list(map(len, encoded["input_ids"])), max_tokens):
-        columns = {name: [values[row] for row in rows] for name, values in encoded.items()}
-        batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
-        with torch.inference_mode(), fast_products():
-            outputs = model(**batch)
-        yield rows, outputs
+    with progress.step("answering", "texts", len(encoded["input_ids"])) as step:
+        for rows in batches_by_length(list(map(len, encoded["input_ids"])), max_tokens):
+            columns = {name: [values[row] for row in rows] for name, values in encoded.items()}
+            batch = tokenizer.pad(columns, return_tensors="pt", verbose=False).to(model.device)
+            with torch.inference_mode(), fast_products():
+                outputs = model(**batch)
+            yield rows, outputs
+            step.done += len(rows)
     model.train(was_training)
 
 
@@ -224,6 +226,12 @@ def check_output(output: str | Path, given: str | Path, option: str = "--output"
     return path
 
 
+def tell_how_to_predict(folder: str | Path, task: Task):
+    """Print the command that has a fine-tuned model answer."""
+    kind = "QUESTIONS.json" if task.task == "question-answering" else "TEXTS.txt"
+    tell_next("predict", model=folder, input="PAIRS.tsv" if task.text_pair_column else kind, output="answers.jsonl")
+
+
 def main(arguments: PredictArguments):
     """Carry out the verb: read, answer, write the answers in one step; an older output is replaced.
 
@@ -234,19 +242,24 @@ def main(arguments: PredictArguments):
     output = check_output(arguments.output, arguments.input)
     module = task_module(task.task)
     # Read to its end before the model is loaded: a bad row is told at once.
-    count = sum(1 for _ in module.read_inputs(arguments.input, task, arguments.encoding))
+    inputs = module.read_inputs(arguments.input, task, arguments.encoding)
+    count = sum(1 for _ in progress.track(inputs, "reading", "texts"))
     if not count:
         raise UserError(f"{arguments.input} holds no text")
     finetuned = load_finetuned(arguments.model)
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
     blank = cut = 0
     try:
-        with scratch.open("w", encoding="utf-8", newline="\n") as file:
+        with (
+            progress.step("answering", "texts", count) as step,
+            scratch.open("w", encoding="utf-8", newline="\n") as file,
+        ):
             for chunk in chunks(module.read_inputs(arguments.input, task, arguments.encoding), CHUNK_SIZE):
                 answered, chunk_cut = module.answers(finetuned, chunk)
                 file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answered)
                 cut += chunk_cut
                 blank += sum(map(module.is_blank, chunk))
+                step.done += len(chunk)
         replaced = " (replaced)" if output.exists() else ""
         os.replace(scratch, output)
     finally:
@@ -255,3 +268,4 @@ def main(arguments: PredictArguments):
     notes += [f"{blank:,} of them blank"] if blank else []
     notes += [f"{cut:,} cut at {task.max_length} tokens"] if cut else []
     print(f"{', '.join(notes)}: {output}{replaced}")
+    tell_next("evaluate", model=arguments.model, test_file="LABELLED.tsv")

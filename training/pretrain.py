@@ -22,8 +22,8 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
-from training import card, processes, validate
-from training.arguments import PretrainArguments, check_report_to, parse_duration
+from training import card, processes, progress, validate
+from training.arguments import PretrainArguments, parse_duration
 from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import as_text, elapsed, say
 from training.corpus import load_corpus, split_corpus
@@ -34,8 +34,10 @@ from training.language import detect_language
 from training.lengths import length_histogram, measured
 from training.loading import check_complete, check_finite, check_folder, check_vocabulary, loading
 from training.masking import EpochOrder, PackedMaskingCollator, evaluation_batches
+from training.next_command import tell_next
 from training.precision import BFLOAT16, autocasting, fastest_attention, fastest_precision
 from training.predict import best_device
+from training.reporting import check_report_to
 from training.run_folder import (
     PREPARED,
     RESULTS_FILE,
@@ -168,7 +170,10 @@ def _pretrain(arguments: PretrainArguments) -> int:
         _publish(output_dir, model, prepared, results)
     _remove(work_dir / PREPARED)
     _summarise(output_dir, results)
-    return validate.check_finished(output_dir)
+    status = validate.check_finished(output_dir)
+    if status == 0:
+        tell_next("finetune", model=output_dir, train_file="LABELLED.tsv", output_dir=f"{output_dir}-labels")
+    return status
 
 
 def _check(arguments: PretrainArguments):
@@ -230,8 +235,7 @@ def _check_shares(batch_size: int, micro_batch_size: int, count: int) -> list[st
 
 def _quieten_libraries():
     """Their progress bars and notes would break up ours."""
-    datasets.disable_progress_bars()
-    transformers.utils.logging.disable_progress_bar()
+    progress.library_bars_off()
     transformers.utils.logging.set_verbosity_error()
 
 
@@ -422,7 +426,8 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     embeddings = None
     if model is None:
         started = time.monotonic()
-        embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
+        with progress.step("finding embeddings to start from"):
+            embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
         say(f"embeddings to start from, by what stands near what: {time.monotonic() - started:.0f} s")
     return Prepared(tokenizer, train, held_out, facts, counts, embeddings, stream)
 
@@ -444,7 +449,7 @@ def _train(
     precision = _choose_precision(arguments, model, journal)
     plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent, precision)
     entropy = unigram_entropy(prepared.counts)
-    progress = ProgressCallback(
+    told = ProgressCallback(
         plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal, steps_done(checkpoint), spent
     )
     trainer = PretrainingTrainer(
@@ -457,7 +462,7 @@ def _train(
         callbacks=[
             PlanCallback(plan, journal, deadline),
             SaveCallback(plan, arguments.save_steps, spent),
-            progress,
+            told,
         ],
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -486,7 +491,7 @@ def _train(
         "epochs": order.epochs(steps * arguments.batch_size),
         "training_seconds": round(training_seconds, 1),
         "seconds": round(spent + elapsed(), 1),
-        "loss_curve": progress.loss_curve,
+        "loss_curve": told.loss_curve,
         "corpus": prepared.facts,
         "settings": {**_public_settings(arguments), "precision": precision},
         **card_facts(
@@ -647,7 +652,8 @@ def evaluate(
     frequencies = torch.from_numpy((train_counts + 1) / (train_counts + 1).sum()).float()
     loss = correct = unigram_loss = unigram_correct = 0.0
     num_items = 0
-    for batch in evaluation_batches(blocks, tokenizer, EVALUATION_BATCH_SIZE):
+    batches = evaluation_batches(blocks, tokenizer, EVALUATION_BATCH_SIZE)
+    for batch in progress.track(batches, "evaluation", "batches", math.ceil(len(blocks) / EVALUATION_BATCH_SIZE)):
         labels = batch.pop("labels")
         batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
         hidden_states = model.tinybert(**batch).last_hidden_state
@@ -699,7 +705,4 @@ def _summarise(output_dir: Path, results: dict):
         f"masked tokens right {scores['accuracy']:.1%} (guessing: {scores['unigram_accuracy']:.1%}); "
         "the last checkpoint is the one kept"
     )
-    say(
-        f"{output_dir} is ready. "
-        f"Next: python -m training finetune --model {output_dir} --train_file ... --output_dir ..."
-    )
+    say(f"{output_dir} is ready")

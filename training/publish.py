@@ -6,20 +6,24 @@ With `--space owner/page` a page to try the model on goes up as well: `model_car
 """
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import disable_progress_bars, validate_repo_id
+from huggingface_hub.utils import validate_repo_id
 
+from training import progress
 from training.arguments import PublishArguments
 from training.errors import UserError
 from training.folder_checks import CODE, OPTIONAL, REQUIRED
 from training.hub import log_in, plain_words
 from training.loading import check_folder, check_own
+from training.next_command import given, tell_next
 from training.published_card import published_card
 from training.run_folder import CARD_FILE, read_json
 from training.space import space_files
+from training.stranger import head_of
 from training.upload import CONFIG_FILE, Destination, Files, PublishedFile, from_bytes, upload
 
 
@@ -49,13 +53,22 @@ def main(arguments: PublishArguments):
     if api is None:
         where = " and ".join(f"{to.path} in one commit" for to, _ in uploads)
         print(f"dry run: nothing was sent. Without --dry_run this goes to {where}")
+        tell_next("publish", **given(arguments) | {"dry_run": False})
         return
-    disable_progress_bars()
+    progress.library_bars_off()
     for to, content in uploads:
         with plain_words(api, to.path):
             print(upload(api, to, content))
     if arguments.space and arguments.private:
         print("the model is private: give the Space a secret HF_TOKEN that may read it (Settings of the Space)")
+    print("Next: merge it there" if arguments.create_pr else f"Next, anywhere: {_how_to_load(arguments)}")
+
+
+def _how_to_load(arguments: PublishArguments) -> str:
+    (architecture,) = read_json(Path(arguments.model) / CONFIG_FILE)["architectures"]
+    words = [arguments.repo_id] + ([arguments.revision] if arguments.revision else [])
+    where = ", revision=".join(json.dumps(word, ensure_ascii=False) for word in words)
+    return f"{head_of(architecture).auto_class}.from_pretrained({where}, trust_remote_code=True)"
 
 
 def _to_model(arguments: PublishArguments) -> Destination:

@@ -1,5 +1,6 @@
 """Train a tokenizer: `python -m training tokenizer --train_files reviews.txt --output_dir runs/tokenizer`."""
 
+import dataclasses
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,11 +20,13 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerBase
 
 from hf_tinybert import TinyBertTokenizer
-from training.arguments import TokenizerArguments
+from training import progress
+from training.arguments import CorpusArguments, TokenizerArguments
 from training.clock import say
 from training.corpus import load_corpus
 from training.errors import UserError
 from training.loading import load_tokenizer
+from training.next_command import given, tell_next
 from training.run_folder import check_output_dir, publishing
 
 
@@ -109,7 +112,7 @@ def train_tokenizer(
 def _count_characters(texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     rules = normalizer()
-    for text in texts:
+    for text in progress.track(texts, "counting characters", "documents"):
         counts.update(rules.normalize_str(text))
     del counts[SPACE]
     return counts
@@ -163,7 +166,8 @@ def _learn_pieces(texts: Iterable[str], alphabet: list[str], words: str, number:
         limit_alphabet=len(symbols),
         show_progress=False,
     )
-    learner.train_from_iterator(iter(texts), trainer)
+    with progress.step("learning words", "documents", len(texts) if hasattr(texts, "__len__") else None) as step:
+        learner.train_from_iterator(step.over(texts), trainer)
     learnt = sorted(learner.get_vocab().items(), key=lambda item: item[1])
     return [token for token, _ in learnt if len(token) > 1]
 
@@ -310,7 +314,7 @@ def main(arguments: TokenizerArguments):
         say(f"for example: {' '.join(tokenizer.tokenize(text[:40]))}")
     with publishing(output_dir) as staging:
         tokenizer.save_pretrained(staging)
-    say(
-        f"{output_dir} is ready. "
-        f"Next: python -m training pretrain --tokenizer {output_dir} --train_files ... --output_dir ..."
-    )
+    say(f"{output_dir} is ready")
+    of_text = {field.name for field in dataclasses.fields(CorpusArguments)}
+    text = {name: value for name, value in given(arguments).items() if name in of_text}
+    tell_next("pretrain", **text, tokenizer=output_dir, output_dir=f"{output_dir}-encoder")

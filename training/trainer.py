@@ -12,22 +12,21 @@ import numpy as np
 import safetensors.torch
 import torch
 from torch.utils.data import Sampler
-from transformers import Trainer, TrainerCallback, TrainerState
+from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import HubStrategy
 
-from training import processes
+from training import processes, progress
 from training.clock import as_text, elapsed, say
 from training.errors import UserError
 from training.interruption import Interrupted, Request, deferring
+from training.reporting import own_callbacks
 from training.run_folder import WRITING, forget_old_checkpoints, last_checkpoint, written_whole
 from training.schedule import Journal, Plan, learning_rate_factor
 
 
-LOG_SECONDS = 15.0  # between two lines,
-LOG_SHARE = 1 / 500  # or this share of the time spent so far, if longer: a month's run has 3,500 lines, not 170,000
 AGREEMENT_STEPS = 10  # between two times that processes ask one another whether to stop
 SHOWN_ROWS = 8
 LARGE_LABEL = 1e4  # numbers beyond are named as a likely reason where the squared error is no number any more
@@ -75,14 +74,19 @@ class ExactTrainer(PublicTrainer):
     training with a checkpoint, provided that `training.__main__` heeds signals.
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    own_lines = False  # whether a callback tells a log how far training is
+
+    def __init__(self, model, args: TrainingArguments, *, callbacks: list[TrainerCallback] | None = None, **kwargs):
+        kept = own_callbacks(args)
+        super().__init__(model, args, callbacks=[*(callbacks or []), *kept], **kwargs)
         self._sampler: GroupedByLength | None = None
         self._pending: tuple[int, torch.Tensor, torch.Event] | None = None
         self._labels: torch.Tensor | None = None
         self._stop = StopCallback()
+        self._count = CountCallback()
         self.add_callback(SeedCallback(self))
         self.add_callback(self._stop)
+        self.add_callback(self._count)
 
     def train_from(self, checkpoint: Path | None):
         """Train to the end, from a checkpoint or, if `None`, from the start.
@@ -93,8 +97,9 @@ class ExactTrainer(PublicTrainer):
         """
         if checkpoint and self._has_finished(checkpoint):
             return
-        with deferring() as request:
+        with deferring() as request, progress.step("training", "steps", own_lines=self.own_lines) as step:
             self._stop.request = request
+            self._count.step = step
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             self._check_pending()
         number = self._stop.number or request.number  # the latter came after the last step
@@ -276,8 +281,23 @@ class StopCallback(TrainerCallback):
             control.should_save = control.should_log = False
 
 
+class CountCallback(TrainerCallback):
+    """Counts the optimizer steps for the bar; their number may change on the way."""
+
+    def __init__(self):
+        self.step = progress.Step("training", "steps", None)
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.step.begin(state.global_step, state.max_steps)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.step.done, self.step.total = state.global_step, state.max_steps
+
+
 class PretrainingTrainer(ExactTrainer):
     """Trainer over an `EpochOrder` whose learning rate follows a `Plan`, not a number of steps fixed at first."""
+
+    own_lines = True
 
     def __init__(self, *args, plan: Plan, warmup_share: float, **kwargs):
         super().__init__(*args, **kwargs)
@@ -393,7 +413,7 @@ def steps_done(checkpoint: Path | None) -> int:
 
 @dataclass
 class ProgressCallback(TrainerCallback):
-    """A plain line every few seconds: step, loss beside what guessing would give, speed, time left."""
+    """Step, loss beside what guessing would give, speed, time left: in a log a plain line every few seconds."""
 
     plan: Plan
     tokens_per_step: int
@@ -417,7 +437,7 @@ class ProgressCallback(TrainerCallback):
         self._last = (state.global_step, time.monotonic())
 
     def on_step_end(self, args, state, control, **kwargs):
-        due = time.monotonic() - self._last[1] >= max(LOG_SECONDS, LOG_SHARE * (self.already_spent + elapsed()))
+        due = time.monotonic() - self._last[1] >= progress.line_pause(self.already_spent + elapsed())
         if processes.count() > 1:  # logging takes them all
             due = state.global_step % AGREEMENT_STEPS == 0 and processes.from_main(due)
         quarter = not self._warned and self.plan.progress(state.global_step) >= PLATEAU_SHARE
@@ -432,20 +452,21 @@ class ProgressCallback(TrainerCallback):
         self._last = (step, now)
         speed = (step - since_step) * self.tokens_per_step / max(now - since, 1e-9)
         left = (self.plan.max_steps - step) * self.tokens_per_step / max(speed, 1e-9)
-        progress = self.plan.progress(step)
+        share = self.plan.progress(step)
         point = {"step": step, "tokens": step * self.tokens_per_step, "loss": loss}
         self.loss_curve.append(point)
         self.journal.write("loss", **point)
-        say(
-            f"step {step:,}/{self.plan.max_steps:,} ({progress:.0%})  loss {loss:.3f} (ln V "
-            f"{math.log(self.vocab_size):.2f}, unigram {self.unigram_entropy:.2f})  {speed:,.0f} tokens/s  "
-            f"{as_text(left)} left"
-        )
-        if progress >= PLATEAU_SHARE and not self._warned:
+        losses = f"loss {loss:.3f} (ln V {math.log(self.vocab_size):.2f}, unigram {self.unigram_entropy:.2f})"
+        if not progress.beside_bar(losses):
+            say(
+                f"step {step:,}/{self.plan.max_steps:,} ({share:.0%})  {losses}  {speed:,.0f} tokens/s  "
+                f"{as_text(left)} left"
+            )
+        if share >= PLATEAU_SHARE and not self._warned:
             self._warned = True
             if loss > self.unigram_entropy - PLATEAU_MARGIN:
                 say(
-                    f"{progress:.0%} of the budget is spent and the loss ({loss:.2f}) is still on the unigram plateau "
+                    f"{share:.0%} of the budget is spent and the loss ({loss:.2f}) is still on the unigram plateau "
                     f"({self.unigram_entropy:.2f}): the model has learnt at best which words are frequent, and "
                     "nothing from context. Give it a larger budget, or a smaller --size or --vocab_size."
                 )

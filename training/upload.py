@@ -13,6 +13,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
+from training import progress
 from training.errors import UserError
 from training.hub import WAITS, passes, patiently, status_of
 
@@ -98,16 +99,18 @@ def upload(api: HfApi, to: Destination, files: Files) -> str:
     operations = [CommitOperationAdd(path, file.source) for path, file in files.items()]
     # Large files go up first, unseen until the commit. huggingface_hub tries these requests again by itself. A
     # .gitignore that the repository may hold must not take files out of the commit.
-    api.preupload_lfs_files(
-        additions=operations,
-        **to.where,
-        revision=to.revision,
-        create_pr=to.create_pr,
-        free_memory=False,
-        gitignore_content="# everything that is listed goes up",
-    )
-    removed = [CommitOperationDelete(path, is_folder=False) for path in sorted(held.keys() - files.keys())]
-    return f"published in one commit: {_commit(api, to, files, [*operations, *removed], base)}"
+    with progress.step(f"uploading {sum(file.size for file in files.values()) / 1e6:,.1f} MB"):
+        api.preupload_lfs_files(
+            additions=operations,
+            **to.where,
+            revision=to.revision,
+            create_pr=to.create_pr,
+            free_memory=False,
+            gitignore_content="# everything that is listed goes up",
+        )
+        removed = [CommitOperationDelete(path, is_folder=False) for path in sorted(held.keys() - files.keys())]
+        where = _commit(api, to, files, [*operations, *removed], base)
+    return f"published in one commit: {where}"
 
 
 def _find_or_create(api: HfApi, to: Destination) -> Info:

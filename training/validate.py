@@ -14,10 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from training import progress
 from training.arguments import ValidateArguments
 from training.errors import UserError
 from training.export import MODEL_FILE, ONNX_FOLDER, TOLERANCE
 from training.folder_checks import failed_to_load, static_checks
+from training.next_command import tell_next
 from training.stranger import (
     CHECKS,
     NUMBERS_FILE,
@@ -58,7 +60,10 @@ def main(arguments: ValidateArguments) -> int:
     """
     if not Path(arguments.model).is_dir():
         raise UserError(f"--model {arguments.model} is no folder; name a folder made by `python -m training pretrain`")
-    return report(check_folder(arguments.model))
+    status = report(check_folder(arguments.model))
+    if status == 0:
+        tell_next("publish", model=arguments.model, repo_id="OWNER/NAME", dry_run=True)
+    return status
 
 
 def check_folder(folder: str | Path) -> list[Check]:
@@ -75,7 +80,8 @@ def check_folder(folder: str | Path) -> list[Check]:
     fault = failed_to_load(checks)
     if fault is not None:
         return checks + [Check(name, None, f"after the failure of: {fault}") for name in (*CHECKS, *WITH_PACKAGE)]
-    with tempfile.TemporaryDirectory() as scratch, _quiet():
+    looking = progress.step("checking as a stranger would load it", own_lines=True)
+    with tempfile.TemporaryDirectory() as scratch, _quiet(), looking:
         clean, ids = _ask_stranger(folder, Path(scratch))
         return checks + clean + _compare_with_package(folder, Path(scratch), ids)
 
@@ -114,15 +120,13 @@ def _quiet():
     """Progress bars and notes of transformers would break up the table; the stranger's are what is checked."""
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    progress.library_bars_off()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _ask_stranger(folder: Path, scratch: Path) -> tuple[list[Check], list[list[int]] | None]:

@@ -179,7 +179,6 @@ def test_a_folder_of_data_is_read_without_a_word_from_the_library(tmp_path, capf
     assert dataset["text"][:] == ["一", "二"]
     assert "cannot load the dataset" in fault(load_corpus, dataset=str(tmp_path / "bad"))
     assert capfd.readouterr().err == ""
-    assert not datasets.are_progress_bars_disabled()
 
 
 def test_an_encoding_for_a_dataset_is_refused():

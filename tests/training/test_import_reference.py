@@ -75,8 +75,10 @@ def test_imported_classifier_folder_gives_the_numbers_of_the_torch_model(referen
 
 def test_printed_lines_load_the_folder_in_a_clean_process(reference, run_import, tmp_path, capsys):
     run_import(reference.state_dict())
-    lines = [line.strip() for line in capsys.readouterr().out.partition("Load it with\n")[2].splitlines()]
-    assert len(lines) == 3
+    *lines, blank, last = capsys.readouterr().out.partition("Load it with\n")[2].splitlines()
+    lines = [line.strip() for line in lines]
+    assert len(lines) == 3 and not blank
+    assert last.startswith(f"Next: python -m training finetune --model {tmp_path / 'out'} ")
 
     program = "\n".join([*lines, "print(type(model).__name__)"])
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8")

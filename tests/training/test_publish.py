@@ -159,7 +159,10 @@ def test_one_commit_holds_the_folder_and_nothing_else(hub, publish, folder, stat
     repo = hub.repos[REPO]
     assert [commit.title for commit in repo.commits.values()] == ["initial commit", "Publish the model"]
     assert not repo.private
-    assert said.out.splitlines()[-1] == f"published in one commit: {hub.url}/{REPO}/commit/{repo.head.oid}"
+    assert said.out.splitlines()[-2:] == [
+        f"published in one commit: {hub.url}/{REPO}/commit/{repo.head.oid}",
+        f'Next, anywhere: AutoModelForMaskedLM.from_pretrained("{REPO}", trust_remote_code=True)',
+    ]
     assert repo.head.files["model.safetensors"].lfs and not repo.head.files["config.json"].lfs
 
 
@@ -440,7 +443,7 @@ def test_pull_request_leaves_main_alone_and_is_not_made_twice(hub, publish, fold
 
     said = publish(folder, "--create_pr")
 
-    assert said.out.splitlines()[-1].endswith(f"{REPO}/discussions/1")
+    assert said.out.endswith(f"{REPO}/discussions/1\nNext: merge it there\n")
     assert hub.repos[REPO].contents() == {}
     assert_published(hub, folder, "refs/pr/1")
     assert "nothing to do" in publish(folder, "--create_pr").out
@@ -504,7 +507,7 @@ def test_lost_answer_to_the_commit_is_success_without_a_second_commit(hub, publi
     made = list(repo.commits.values())
     assert said.status == 0
     assert len(made) == 2 and len(repo.pull_requests) == (options == ["--create_pr"])
-    assert said.out.splitlines()[-1] == f"published in one commit: {hub.url}/{REPO}/commit/{made[-1].oid}"
+    assert said.out.splitlines()[-2] == f"published in one commit: {hub.url}/{REPO}/commit/{made[-1].oid}"
     assert "nothing to do" in publish(folder, *options).out
 
 
@@ -648,7 +651,7 @@ def test_space_holds_the_filled_page_and_nothing_else_in_one_commit(hub, publish
     assert (card.data.sdk, card.data.app_file, card.data.models) == ("gradio", "app.py", [REPO, "owner/encoder"])
     assert f"MODELS={REPO},owner/encoder python app.py" in card.text
     assert "OWNER/NAME" not in b"".join(there.values()).decode()
-    assert said.out.splitlines()[-1] == f"published in one commit: {hub.url}/spaces/{SPACE}/commit/{space.head.oid}"
+    assert said.out.splitlines()[-2] == f"published in one commit: {hub.url}/spaces/{SPACE}/commit/{space.head.oid}"
 
 
 def test_page_follows_the_browser_and_shows_the_one_model_unless_told(hub, publish, folder):

@@ -118,7 +118,7 @@ def test_a_pretrained_folder_is_green_and_left_as_it_is(encoder, capsys):
 def test_finetuning_ends_with_the_check_of_its_folder(encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(validate, "check_finished", check_finished)
     assert finetune(encoder, tmp_path / "classifier", tmp_path) == 0
-    *_, verdict = capsys.readouterr().out.splitlines()
+    *_, verdict, _ = capsys.readouterr().out.splitlines()
     assert verdict == "checked as a stranger would load it: 27 ok, 2 skipped"  # no decoder, no onnx/
 
 

@@ -1,0 +1,36 @@
+"""What a verb ends with: the command to give next, to be pasted as it stands.
+
+Words in capitals stand for what only the user knows.
+"""
+
+import dataclasses
+import shlex
+
+
+def as_command(verb: str, **fields) -> str:
+    """`python -m training VERB --field value ...`, in the words of a shell.
+
+    Args:
+        fields: True stands for an option alone, a list for several values; what is None or False is left out.
+    """
+    words = ["python", "-m", "training", verb]
+    for name, value in fields.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value is not None and value is not False:
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def given(arguments) -> dict:
+    """The fields of an argument class that differ from their defaults."""
+    return {
+        field.name: getattr(arguments, field.name)
+        for field in dataclasses.fields(arguments)
+        if getattr(arguments, field.name) != field.default
+    }
+
+
+def tell_next(verb: str, **fields):
+    """Print the next command; the arguments are those of `as_command`."""
+    print(f"Next: {as_command(verb, **fields)}", flush=True)
