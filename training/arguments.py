@@ -139,9 +139,7 @@ class FinetuneArguments(CardArguments):
         "share of tokens hidden (default: 0.3 to classify texts, else 0)",
         None,
     )
-    ngram_buckets: int | None = option(
-        "buckets of n-grams beside the encoder (default: 524,288 to classify texts)", None
-    )
+    ngram_buckets: int | None = option("buckets of n-grams (default: 524,288 to classify texts, else 0)", None)
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option(
         "optimizer steps between checkpoints (default: every epoch)", None, heading="output"

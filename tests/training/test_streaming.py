@@ -1,11 +1,12 @@
 """Text streamed from shards: everything once a pass, whoever reads it; memory; where a run goes on."""
 
-import gc
 import gzip
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -22,6 +23,7 @@ from training.streaming import Stream, StreamedOrder, stream_blocks
 
 
 BLOCK_SIZE = 16
+ROOT = Path(__file__).parents[2]
 
 
 def write_shards(folder, numbers):
@@ -200,30 +202,46 @@ def test_fewer_shards_than_processes_are_said(tmp_path, monkeypatch):
     assert "3 shards are fewer than 4 processes: each process reads all of them and keeps" in stream.describe()[1]
 
 
-def test_memory_does_not_grow_with_the_text(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(streaming, "CHUNK_CHARACTERS", 20_000)
+READ_ALL = """
+import gc, json, sys
+import psutil
+from training import streaming
+from training.loading import load_tokenizer
+from training.streaming import Stream, stream_blocks
+
+streaming.CHUNK_CHARACTERS = 20_000
+folder, *paths = sys.argv[1:]
+tokenizer = load_tokenizer(folder)
+
+def grown_by(files, keep):
+    gc.collect()
+    process, kept = psutil.Process(), []
+    before = most = process.memory_info().rss
+    for number, block in enumerate(stream_blocks(Stream.over(files, "text", None, []), tokenizer, 128, 0, 0)):
+        if keep:
+            kept.append(block)
+        if number % 100 == 0:
+            most = max(most, process.memory_info().rss)
+    return most - before
+
+grown_by(paths[:1], keep=False)  # what the first reading allocates for good
+print(json.dumps([grown_by(paths[:1], keep=False), grown_by(paths, keep=False), grown_by(paths, keep=True)]))
+"""
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path, tokenizer):
+    """In a process of its own: this one has memory to spare from other tests."""
     line = "".join(make_sentences(20)) + "\n"  # 0.8 KB
     size = 200_000
     for index in range(8):
         text = "".join(f"{index} {number} {line}" for number in range(size // len(line.encode())))
         (tmp_path / f"{index}.txt").write_text(text, encoding="utf-8")
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    command = [sys.executable, "-c", READ_ALL, tmp_path / "tokenizer", *sorted(tmp_path.glob("*.txt"))]
 
-    def grown_by(files, keep):
-        """How much more resident memory there is, at most, while all blocks of the files are read."""
-        gc.collect()
-        process, kept = psutil.Process(), []
-        before = most = process.memory_info().rss
-        for number, block in enumerate(stream_blocks(stream_of(files), tokenizer, 128, 0, 0)):
-            if keep:
-                kept.append(block)
-            if number % 100 == 0:
-                most = max(most, process.memory_info().rss)
-        return most - before
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
 
-    paths = sorted(tmp_path.glob("*.txt"))
-    grown_by(paths[:1], keep=False)  # what the first reading allocates for good
-    once, eightfold = grown_by(paths[:1], keep=False), grown_by(paths, keep=False)
-    kept = grown_by(paths, keep=True)
+    once, eightfold, kept = json.loads(done.stdout.splitlines()[-1])
     assert eightfold < once + 1_000_000  # of 1.6 MB
     assert kept > eightfold + 3_000_000  # so it would show
 

@@ -97,7 +97,7 @@ def edit_text(path, old, new):
 
 def test_a_pretrained_folder_is_green_and_left_as_it_is(encoder, capsys):
     def content():
-        return {path: hashlib.sha256(path.read_bytes()).digest() for path in encoder.rglob("*")}
+        return {path: hashlib.sha256(path.read_bytes()).digest() for path in encoder.rglob("*") if path.is_file()}
 
     before = content()
     assert main(["validate", "--model", str(encoder)]) == 0
@@ -238,7 +238,7 @@ def break_the_card(folder):
 
 
 def break_the_model_index(folder):
-    edit_text(folder / "README.md", "tags:", "model-index:\n- results: {}\ntags:")
+    edit_text(folder / "README.md", "model-index:", "model-index:\n- results: {}\nformer-index:")
 
 
 def write_nan(folder):
@@ -302,7 +302,7 @@ DAMAGES = [
     (
         lambda folder: edit_text(folder / "README.md", "# TinyBERT", f"{TOKEN}\n# TinyBERT"),
         "private",
-        "README.md, line 9: Hugging Face token hf_aB3aB...",
+        "Hugging Face token hf_aB3aB...",
     ),
     (leave_a_pickle, "safetensors only", "pytorch_model.bin"),
     (leave_training_arguments, "safetensors only", "training_args.bin"),

@@ -47,7 +47,8 @@ def said(out: str, err: str, logged: str) -> list[str]:
         (i for i, line in enumerate(lines) if re.search("in the vocabulary|^--max_length|^unknown to", line)),
         len(lines),
     )
-    return [re.sub(r"^python -m training \w+: error: ", "", line) for line in lines[:end] if not line.startswith("  ")]
+    shown = (line for line in lines[:end] if not line.startswith(("  ", "Next: ")))
+    return [re.sub(r"^python -m training \w+: error: ", "", line) for line in shown]
 
 
 def stop(*_):

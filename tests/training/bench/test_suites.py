@@ -148,7 +148,7 @@ def test_torchs_encoder_answers_a_padded_text_as_it_answers_it_alone():
         (["--suite", "train", "--labelled", "x.tsv"], "--labelled is for --suite inference"),
         (["--suite", "train", "--rounds", "0"], "--rounds is 0, but must be at least 1"),
         (["--suite", "train", "--seconds", "0"], "--seconds is 0.0, but must be above 0"),
-        (["--suite", "speed"], "invalid choice: 'speed'"),
+        (["--suite", "speed"], "--suite 'speed' is none of train, learning, inference, corpus"),
         (["--suite", "corpus", "--json", "nowhere/f.json"], "--json nowhere/f.json: cannot write in"),
     ],
 )
