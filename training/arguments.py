@@ -132,6 +132,7 @@ class FinetuneArguments(CardArguments):
     epochs: float = option("passes over the training rows", 4.0, heading="optimisation")
     batch_size: int = option("texts in an optimizer step", 32)
     learning_rate: float = option("peak learning rate", 5e-4)
+    embedding_rate: float | None = option("share of it for embeddings (default: 0.1 to classify texts, else 1)", None)
     warmup_share: float = option("share of the steps in which the learning rate rises", 0.1)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in fine-tuning", 0.1)
@@ -154,6 +155,9 @@ class FinetuneArguments(CardArguments):
         if self.token_masking is None:
             # A tag is that of a token that must be seen: training/EXPERIMENTS.md.
             self.token_masking = 0.3 if self.task == "sequence-classification" else 0.0
+        if self.embedding_rate is None:
+            # Against learning the rows by heart, as above; not measured for tags and answers.
+            self.embedding_rate = 0.1 if self.task == "sequence-classification" else 1.0
         if self.ngram_buckets is None:
             self.ngram_buckets = 2**19 if self.task == "sequence-classification" else 0
 

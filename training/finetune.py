@@ -50,6 +50,7 @@ def check_numbers(arguments: FinetuneArguments):
         ("batch_size", arguments.batch_size % processes.count() == 0, f"a multiple of {processes.count()} processes"),
         ("max_length", arguments.max_length >= 1, "at least 1"),
         ("learning_rate", arguments.learning_rate > 0, "above 0"),
+        ("embedding_rate", 0 <= arguments.embedding_rate <= 1, "0 to 1"),
         ("warmup_share", 0 <= arguments.warmup_share < 1, "at least 0 and below 1"),
         ("weight_decay", arguments.weight_decay >= 0, "at least 0"),
         ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
@@ -233,18 +234,38 @@ def mask_tokens(input_ids, tokenizer, share: float):
     return input_ids.masked_fill(hidden, tokenizer.mask_token_id)
 
 
-def _trainer_class(share: float):
+def _trainer_class(share: float, embedding_share: float):
     from training.trainer import ExactTrainer
 
-    class MaskingTrainer(ExactTrainer):
-        """Hides tokens at the step, not while batches are drawn: a resumed run then draws the same ones."""
+    class FinetuningTrainer(ExactTrainer):
+        """Gives token embeddings a learning rate of their own, and hides tokens behind `[MASK]`.
+
+        At the step, not while batches are drawn: a resumed run then draws the same ones.
+        """
+
+        def create_optimizer(self, model=None):
+            new = self.optimizer is None
+            optimizer = super().create_optimizer(model)
+            if new and embedding_share != 1:
+                slow_down(optimizer, self.model.get_input_embeddings().weight, embedding_share)
+            return optimizer
 
         def compute_loss(self, model, inputs, *args, **kwargs):
             if model.training and share:
                 inputs["input_ids"] = mask_tokens(inputs["input_ids"], self.processing_class, share)
             return super().compute_loss(model, inputs, *args, **kwargs)
 
-    return MaskingTrainer
+    return FinetuningTrainer
+
+
+def slow_down(optimizer, weight, share: float):
+    """Move `weight` into a group of `optimizer` of its own, whose learning rate is `share` of that of the others."""
+    for group in optimizer.param_groups:
+        rest = [each for each in group["params"] if each is not weight]
+        if len(rest) < len(group["params"]):
+            group["params"] = rest
+            optimizer.add_param_group({**group, "params": [weight], "lr": share * group["lr"]})
+            return
 
 
 def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Dataset"):
@@ -259,7 +280,7 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
     precision = fastest_precision(best_device())
     if isinstance(model.config, TinyBertConfig):
         model.set_attn_implementation(fastest_attention(best_device(), precision))
-    trainer = _trainer_class(arguments.token_masking)(
+    trainer = _trainer_class(arguments.token_masking, arguments.embedding_rate)(
         model=model,
         args=TrainingArguments(
             output_dir=str(run_folder.training_dir(arguments.output_dir)),

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, pipeline
 
+from hf_tinybert import TinyBertForSequenceClassification
 from tests.training import toy
 from training import classification, finetune
 from training.__main__ import main
@@ -320,3 +321,34 @@ def test_a_share_of_the_tokens_is_hidden_and_special_ones_stay(tokenizer):
     assert (hidden[changed] == tokenizer.mask_token_id).all()
     assert not changed[:, 0].any() and not changed[:, 90:].any()
     assert changed[:, 1:90].float().mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_token_embeddings_learn_at_their_share_of_the_rate(tiny_model):
+    model = tiny_model(TinyBertForSequenceClassification)
+    embedding = model.get_input_embeddings().weight
+    groups = [
+        {"params": [weight for weight in model.parameters() if weight.ndim > 1], "weight_decay": 0.01},
+        {"params": [weight for weight in model.parameters() if weight.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=0.5)
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+
+    finetune.slow_down(optimizer, embedding, 0.1)
+
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == count
+    rates = {
+        id(weight): (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for weight in group["params"]
+    }
+    assert rates.pop(id(embedding)) == (0.05, 0.01)
+    assert {rate for rate, _ in rates.values()} == {0.5}
+
+
+def test_embeddings_stay_where_their_share_of_the_rate_is_zero(pretrained, train_file, tmp_path):
+    assert run(pretrained, train_file, tmp_path / "still", "--embedding_rate", "0", "--weight_decay", "0") == 0
+    assert run(pretrained, train_file, tmp_path / "moved", "--embedding_rate", "1") == 0
+    name = "tinybert.embeddings.token_embeddings.weight"
+    before, still, moved = (weights(folder)[name] for folder in (pretrained, tmp_path / "still", tmp_path / "moved"))
+    assert torch.equal(still, before)
+    assert not torch.equal(moved, before)
