@@ -102,6 +102,8 @@ class ExactTrainer(PublicTrainer):
             self._count.step = step
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             self._check_pending()
+        # Else the model would go on computing in the precision of training, unlike the one that is loaded again.
+        self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         number = self._stop.number or request.number  # the latter came after the last step
         if number is not None:
             raise Interrupted(

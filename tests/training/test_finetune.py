@@ -352,3 +352,18 @@ def test_embeddings_stay_where_their_share_of_the_rate_is_zero(pretrained, train
     before, still, moved = (weights(folder)[name] for folder in (pretrained, tmp_path / "still", tmp_path / "moved"))
     assert torch.equal(still, before)
     assert not torch.equal(moved, before)
+
+
+def test_model_is_scored_as_it_computes_when_it_is_loaded(pretrained, train_file, tmp_path, monkeypatch):
+    """And not in the precision of training."""
+    scored = []
+    score_all = classification.score_all
+    monkeypatch.setattr("training.precision.fastest_precision", lambda device: "bfloat16")
+    monkeypatch.setattr(
+        classification,
+        "score_all",
+        lambda finetuned, *rest: scored.append(finetuned.model) or score_all(finetuned, *rest),
+    )
+    assert run(pretrained, train_file, tmp_path / "model") == 0
+    loaded, ids = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model"), torch.arange(5, 13)[None]
+    assert torch.equal(scored[0].eval()(ids).logits, loaded(ids).logits)

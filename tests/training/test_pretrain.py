@@ -151,6 +151,20 @@ def test_resumed_run_keeps_the_precision_that_it_began_with(tmp_path, text_file,
         assert results_of(folder)["settings"]["precision"] == first
 
 
+def test_model_is_evaluated_as_it_computes_when_it_is_loaded(tmp_path, text_file, monkeypatch):
+    """And not in the precision of training."""
+    evaluated = []
+    evaluate = pretrain_module.evaluate
+    monkeypatch.setattr(
+        pretrain_module, "evaluate", lambda model, *rest: evaluated.append(model) or evaluate(model, *rest)
+    )
+    arguments = ["--train_files", text_file, *FAST, "--max_steps", 3, "--precision", "bfloat16"]
+    assert run(*arguments, "--output_dir", tmp_path / "model") == 0
+    loaded, ids = AutoModelForMaskedLM.from_pretrained(tmp_path / "model"), torch.arange(5, 13)[None]
+    evaluated[0].set_attn_implementation("sdpa")
+    assert torch.equal(evaluated[0](ids).logits, loaded(ids).logits)
+
+
 def raise_interrupt(*args, **kwargs):
     raise KeyboardInterrupt
 
