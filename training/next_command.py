@@ -23,12 +23,13 @@ def as_command(verb: str, **fields) -> str:
 
 
 def given(arguments) -> dict:
-    """The fields of an argument class that differ from their defaults."""
-    return {
-        field.name: getattr(arguments, field.name)
-        for field in dataclasses.fields(arguments)
-        if getattr(arguments, field.name) != field.default
-    }
+    """The fields of an argument class that differ from their defaults, those that hang on other fields included."""
+    fields = dataclasses.fields(arguments)
+    told = {field.name: getattr(arguments, field.name) for field in fields}
+    told = {field.name: told[field.name] for field in fields if told[field.name] != field.default}
+    open_fields = {field.name for field in fields if field.default is None}
+    derived = type(arguments)(**{name: value for name, value in told.items() if name not in open_fields})
+    return {name: value for name, value in told.items() if value != getattr(derived, name) or name not in open_fields}
 
 
 def tell_next(verb: str, **fields):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.training import toy
 from training.__main__ import VERBS, main
-from training.arguments import PretrainArguments, parse_arguments
+from training.arguments import FinetuneArguments, PretrainArguments, parse_arguments
 from training.next_command import as_command, given
 
 
@@ -91,3 +91,12 @@ def test_a_folder_that_fails_a_check_is_not_sent_on(place, capsys, monkeypatch):
     monkeypatch.setattr("training.validate.check_folder", lambda folder: [passed()._replace(passed=False)])
     assert run("validate", "--model", place) == 1
     assert "Next:" not in capsys.readouterr().out
+
+
+def test_defaults_that_hang_on_the_task_are_not_repeated():
+    fields = {"model": "m", "train_file": "t.tsv", "output_dir": "o"}
+    assert given(FinetuneArguments(**fields)) == fields
+    tags = {**fields, "task": "token-classification"}
+    assert given(FinetuneArguments(**tags)) == tags
+    told = {**fields, "token_masking": 0.1, "seed": 3, "validation_file": "v.tsv"}
+    assert given(FinetuneArguments(**told)) == told
