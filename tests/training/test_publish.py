@@ -757,7 +757,7 @@ def test_model_and_tokenizer_push_to_hub(hub, finished, tiny_tokenizer):
 def test_push_to_hub_of_our_trainers_uploads_no_training_state(hub, finished, tmp_path, tiny_tokenizer, trainer_class):
     trainer_class = {
         "ours": PublicTrainer,
-        "finetune": finetune._trainer_class(0.3),
+        "finetune": finetune._trainer_class(0.3, 0.1),
         "library": transformers.Trainer,
     }[trainer_class]
     output = tmp_path / ".tiny.training"
