@@ -8,8 +8,8 @@ from contextlib import contextmanager
 def fast_products():
     """Inside, torch may send float32 products to oneDNN, provided that this loses nothing on this machine.
 
-    Measured on an AMD EPYC (AVX-512), a core: 183 GFLOP/s against 68-96 by the library that torch takes by itself; 9 to
-    18 % off the forward pass of a small encoder on batches of 2,048 tokens, nothing to be seen on a table of real
+    Measured on an AMD EPYC (AVX-512), a core: 183 GFLOP/s against 68-96 by the library that torch takes by itself; 9
+    to 18 % off the forward pass of a small encoder on batches of 2,048 tokens, nothing to be seen on a table of real
     texts. Where oneDNN rounds to bfloat16 (CPUs with AMX), nothing is changed.
     """
     import torch
