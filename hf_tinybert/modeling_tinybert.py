@@ -445,7 +445,7 @@ class TinyBertMaskedLMHead(nn.Module):
         return self.decoder(self.transform(hidden_states))
 
     def transform(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """What the decoder reads, of the shape of `hidden_states`."""
+        """What the decoder reads, (..., E), of hidden states (..., H)."""
         return self.norm(self.act(self.dense(hidden_states)))
 
     def loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
