@@ -40,7 +40,7 @@ test-floor: $(FLOOR)/.floor  ## The plugin's tests on the oldest transformers th
 stress: $(VENV)/.dev  ## Kill 20 pre-trainings and 10 fine-tunings at random, resume them, compare bits (STRESS="--pretrain 4 --finetune 2" for fewer)
 	$(RUN) -m tests.stress $(STRESS)
 
-quality-zh: $(VENV)/.demo  ## The table of the reference models, from raw text: make quality-zh DATA=FOLDER (QUALITY="--budget 10m" for a short one)
+quality-zh: $(VENV)/.demo  ## The reference models and their table, from raw text: make quality-zh DATA=FOLDER (QUALITY="--budget 10m" for a short one)
 	$(RUN) -m training.quality --data "$(DATA)" $(QUALITY)
 
 bench: $(VENV)/.dev  ## Beside the peers: make bench DATA=reviews.txt LABELLED="labels.tsv --text_column text --label_column label" (under 15 minutes)

@@ -93,7 +93,7 @@ class PretrainArguments(CardArguments, CorpusArguments):
     batch_size: int = option("blocks in an optimizer step", 32)
     micro_batch_size: int | None = option("blocks in a forward pass (default: the batch size)", None)
     mlm_probability: float = option("share of tokens to predict in training", 0.2)
-    learning_rate: float = option("peak learning rate", 2e-3)
+    learning_rate: float | None = option("peak learning rate (default: 2e-3, less for 512 hidden units)", None)
     warmup_share: float = option("share of the budget in which the learning rate rises", 0.05)
     weight_decay: float = option("decoupled weight decay of matrices", 0.01)
     dropout: float = option("dropout in pre-training", 0.0)

@@ -136,7 +136,7 @@ def _make_card(folder: Path, results: dict) -> ModelCard:
         auto_class=task.AUTO_CLASS if task else "AutoModelForMaskedLM",
         usage=task.USAGE.format(model=f'"{MODEL_ID}", trust_remote_code=True') if hasattr(task, "USAGE") else None,
         long_texts=LONG_TEXTS_ZH[data.pipeline_tag] if language == "zh" else task.LONG_TEXTS if task else TRUNCATE,
-        parameters=_parameters(folder),
+        parameters=count_parameters(folder),
         is_masked_lm=task is None,
         results_table=_table(header, rows, language) if rows else None,
         pictures=list(_pictures(folder, results)),
@@ -152,11 +152,13 @@ def _mask_token(folder: Path) -> str | None:
     return token["content"] if isinstance(token, dict) else token
 
 
-def _parameters(folder: Path) -> int:
+def count_parameters(folder: Path, prefix: str = "") -> int:
+    """Number of parameters in the weights of a folder, of those whose name begins with `prefix`."""
     from safetensors import safe_open
 
     with safe_open(folder / "model.safetensors", framework="np") as weights:
-        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118 - no mapping
+        names = [name for name in weights.keys() if name.startswith(prefix)]  # noqa: SIM118 - no mapping
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
 
 
 def results_table(results: dict, task: ModuleType | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

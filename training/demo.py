@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import importlib.util
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from training.clock import as_text, elapsed, say, start
 from training.errors import UserError
 from training.next_command import as_command, given
 from training.run_folder import check_output_dir, occupying, training_dir
+from training.shared_runs import LENGTH, runs, runs_of
 
 
 HELD_OUT_ROWS = 2000
-SHARED_RUN = 20  # characters: a training text that shares such a run with a held-out one has been seen already
 MASKED_SENTENCES = (
     "这本书的内容很[MASK]，值得一看。",
     "房间很[MASK]，服务也不错。",
@@ -174,23 +173,17 @@ def split_reviews(rows: list[tuple[str, str]]) -> Reviews:
     clear = [(next(iter(names)), text) for text, names in labels.items() if len(names) == 1]
     shuffled = sorted(clear, key=lambda row: hashlib.sha256(row[1].encode()).digest())
     held_out, rest = shuffled[:HELD_OUT_ROWS], shuffled[HELD_OUT_ROWS:]
-    seen = {run for _, text in held_out for run in _runs(text)}
-    train = [row for row in rest if seen.isdisjoint(_runs(row[1]))]
+    seen = runs_of(text for _, text in held_out)
+    train = [row for row in rest if seen.isdisjoint(runs(row[1]))]
     return Reviews(
         train,
         held_out,
         {
             "blank or repeated": len(rows) - len(labels),
             "with both labels": len(labels) - len(clear),
-            f"that share {SHARED_RUN} characters with a held-out row": len(rest) - len(train),
+            f"that share {LENGTH} characters with a held-out row": len(rest) - len(train),
         },
     )
-
-
-def _runs(text: str) -> set[str]:
-    """Every run of `SHARED_RUN` characters, white space aside, NFKC, lower case; the whole text if it is shorter."""
-    plain = "".join(unicodedata.normalize("NFKC", text).lower().split())
-    return {plain[i : i + SHARED_RUN] for i in range(max(1, len(plain) - SHARED_RUN + 1))}
 
 
 def _write(reviews: Reviews, folder: Path):

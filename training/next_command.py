@@ -7,19 +7,24 @@ import dataclasses
 import shlex
 
 
-def as_command(verb: str, **fields) -> str:
-    """`python -m training VERB --field value ...`, in the words of a shell.
+def as_command(verb: str, recipe: str | None = None, **fields) -> str:
+    """`python -m training VERB [RECIPE] --field value ...`, in the words of a shell.
 
     Args:
         fields: True stands for an option alone, a list for several values; what is None or False is left out.
     """
-    words = ["python", "-m", "training", verb]
+    return shlex.join(["python", "-m", "training", verb, *([recipe] if recipe else []), *as_words(**fields)])
+
+
+def as_words(**fields) -> list[str]:
+    """`--field value ...`, word by word; the arguments are those of `as_command`."""
+    words = []
     for name, value in fields.items():
         if value is True:
             words.append(f"--{name}")
         elif value is not None and value is not False:
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    return shlex.join(words)
+    return words
 
 
 def given(arguments) -> dict:

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, PreTrainedTokenizerFast, TrainingArguments
 
 from hf_tinybert import TinyBertConfig, TinyBertForMaskedLM, TinyBertTokenizer
-from training import card, processes, progress, validate
+from training import card, planning, processes, progress, validate
 from training.arguments import PretrainArguments, parse_duration
 from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import as_text, elapsed, say
@@ -48,6 +48,7 @@ from training.run_folder import (
     last_checkpoint,
     occupying,
     publishing,
+    read_json,
     starting_afresh,
     write_json,
     written_whole,
@@ -198,7 +199,18 @@ def _check(arguments: PretrainArguments):
     check_report_to(arguments.report_to)
     if not arguments.model:
         arguments.size = arguments.size or DEFAULT_SIZE
+    if arguments.learning_rate is None:
+        arguments.learning_rate = planning.learning_rate(_hidden_size(arguments))
     check_card(arguments, _public_settings(arguments))
+
+
+def _hidden_size(arguments: PretrainArguments) -> int:
+    """The width of the model to train; whether there is one to continue from is for others to judge."""
+    if not arguments.model:
+        return TinyBertConfig(**SIZES[arguments.size or DEFAULT_SIZE]).hidden_size
+    path = Path(arguments.model) / "config.json"
+    told = read_json(path).get("hidden_size") if path.is_file() else None
+    return told if type(told) is int and told > 0 else TinyBertConfig().hidden_size
 
 
 def _check_numbers(arguments: PretrainArguments):
@@ -210,7 +222,7 @@ def _check_numbers(arguments: PretrainArguments):
     ]
     checks += [
         ("mlm_probability", 0 < arguments.mlm_probability < 1, "above 0 and below 1"),
-        ("learning_rate", 0 < arguments.learning_rate < math.inf, "above 0"),
+        ("learning_rate", arguments.learning_rate is None or 0 < arguments.learning_rate < math.inf, "above 0"),
         ("warmup_share", 0 <= arguments.warmup_share < 1, "at least 0 and below 1"),
         ("weight_decay", 0 <= arguments.weight_decay < math.inf, "at least 0"),
         ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
@@ -425,6 +437,9 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
     say(f"unknown to the tokenizer: {describe_unknown(unknown)}")
     embeddings = None
     if model is None:
+        little = None if stream else planning.warn_of_little_text(tokens)
+        if little:
+            say(little)
         started = time.monotonic()
         with progress.step("finding embeddings to start from"):
             embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)

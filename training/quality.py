@@ -1,174 +1,310 @@
-"""`make quality-zh DATA=...`: the table of the reference models, from raw text to scores; goes on where it stopped.
+"""`make quality-zh DATA=...`: reference models and their table, from raw text to scores; goes on where it stopped.
 
-`DATA` holds `zh_reviews/pretrain.txt.gz` (a document a line) and the folders `chnsenticorp` and `book_review`, each
-with `train_clean.tsv` and `train.tsv` (the split as published, which leaks), `dev.tsv`, columns `label` and `text_a`.
+`DATA` holds the raw text, `TEXTS` (a document a line), and a folder for each task of `TASKS`, with its training
+rows (`train_clean.tsv` share no 20 characters with `dev.tsv`; `train.tsv` are as published) and `dev.tsv`.
+
+`--output_dir` gets the models, `table.md` and `table.json`, the card of the reference models (`mini-zh.md`, of the
+recipe's name), which `--cards model_cards` copies into the repository, and in `release/` the archives to offer for
+download with their `SHA256SUMS`.
 """
 
 import argparse
-import json
-import subprocess
+import hashlib
+import shlex
+import statistics
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
+from training.errors import UserError
+from training.next_command import as_command, as_words
+from training.quality_rows import METRICS, Rows, compare, rows_of_baseline, rows_of_model
+from training.run_folder import RESULTS_FILE, TASK_FILE, read_json, write_json
 
 
-TASKS = ("chnsenticorp", "book_review")
-SPLITS = {"clean": "train_clean.tsv", "published": "train.tsv"}
-RESAMPLES = 10_000  # of the paired bootstrap
-BOOTSTRAP_SEED = 0
-ANSWERS, TABLE = "answers", "table"
+TEXTS = ("zh_reviews/pretrain.txt.gz",)
+DEV = "dev.tsv"
+CLEAN_AND_PUBLISHED = {"clean": "train_clean.tsv", "published": "train.tsv"}
+RECIPES = Path(__file__).parent / "recipes"
+REVIEWS = {"text_column": "text_a"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row of the table for each split.
+
+    Args:
+        options: Of `finetune`, by field; `{data}` in a text stands for the folder of the data.
+        splits: The file of the training rows of each; the models of the first are released.
+    """
+
+    options: dict = field(default_factory=lambda: REVIEWS)
+    splits: dict[str, str] = field(default_factory=lambda: CLEAN_AND_PUBLISHED)
+
+    @property
+    def kind(self) -> str:
+        return self.options.get("task", "sequence-classification")
+
+
+TASKS = {
+    "chnsenticorp": Task(),
+    "book_review": Task(),
+    "msra_ner": Task({"task": "token-classification", "text_column": "text_a"}, {"published": "train.tsv"}),
+}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m training.quality", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m training.quality", description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the text and the tasks")
-    parser.add_argument("--recipe", type=Path, default=Path("training/recipes/mini-zh.yaml"))
+    parser.add_argument("--recipe", type=Path, default=RECIPES / "mini-zh.yaml")
     parser.add_argument("--budget", default="60m", help="of each pre-training, for example 10m (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="fine-tunings of each task (default: %(default)s)")
     parser.add_argument(
         "--pretrainings", type=int, default=1, help="fine-tuning i starts from pre-training i modulo this (default: 1)"
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/quality-zh"))
+    parser.add_argument("--cards", type=Path, help="folder that gets a copy of the card as well, such as model_cards")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make what is missing, print the table and write it beside the models; returns the exit status."""
+    """Make what is missing, print the table and write it beside the models; returns the exit status.
+
+    Raises:
+        SystemExit: With the exit status of a verb that failed or was interrupted.
+    """
     arguments = parse(argv)
-    missing = [path for path in _inputs(arguments.data) if not path.is_file()]
-    if missing:
-        print(f"python -m training.quality: error: {', '.join(map(str, missing))} not found", file=sys.stderr)
+    try:
+        return _main(arguments)
+    except UserError as error:
+        print(f"python -m training.quality: error: {error}", file=sys.stderr)
         return 2
-    arguments.output_dir.mkdir(parents=True, exist_ok=True)
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    from training.reference_card import write_reference_card
+    from training.release import release
+
+    out, name = arguments.output_dir, arguments.recipe.stem
+    inputs = _check(arguments)
+    out.mkdir(parents=True, exist_ok=True)
+    _check_same(out / "inputs.json", inputs)
+    overlap = _cached(out / "overlap.json", lambda: _overlap(arguments.data))
     encoders = [_pretrain(arguments, seed) for seed in range(arguments.pretrainings)]
-    rows = []
-    for task in TASKS:
-        for split, train_file in SPLITS.items():
-            folder = arguments.data / task
-            runs = [
-                _finetune(arguments, encoders[seed % len(encoders)], folder, split, train_file, seed)
-                for seed in range(arguments.seeds)
-            ]
-            rows.append({"task": task, "split": split, **compare(runs)})
-    report = {"recipe": arguments.recipe.name, "budget": arguments.budget, "encoders": _facts(encoders), "rows": rows}
-    (arguments.output_dir / f"{TABLE}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    rows = [
+        _row(arguments, encoders, task, split, train_file)
+        for task, settings in TASKS.items()
+        for split, train_file in settings.splits.items()
+    ]
+    report = {
+        "name": name,
+        "quality": _told(arguments),
+        "recipe": {"file": arguments.recipe.name, "text": arguments.recipe.read_text(encoding="utf-8")},
+        "command": _pretraining_by_hand(arguments),
+        "budget": arguments.budget,
+        "max_length": read_json(out / rows[0]["median_run"] / TASK_FILE)["max_length"],
+        "inputs": inputs,
+        "overlap": overlap,
+        "encoders": [_facts(encoder) for encoder in encoders],
+        "rows": rows,
+    }
+    write_json(out / "table.json", report)
     lines = table(rows)
-    (arguments.output_dir / f"{TABLE}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    models = {name: encoders[0]} | {
+        f"{name}-{task}": out / next(row["median_run"] for row in rows if row["task"] == task) for task in TASKS
+    }
+    sums = release(models, out / "release")
+    for folder in filter(None, (out, arguments.cards)):
+        print(f"written: {write_reference_card(report, sums, encoders[0], folder)}")
     return 0
 
 
-def _inputs(data: Path) -> list[Path]:
-    tables = [data / task / name for task in TASKS for name in (*SPLITS.values(), "dev.tsv")]
-    return [data / "zh_reviews" / "pretrain.txt.gz", *tables]
+def _check(arguments: argparse.Namespace) -> dict[str, dict]:
+    """Size and SHA-256 of each file of the data, by its path in there.
+
+    Raises:
+        UserError: If something is missing, or a number out of range.
+    """
+    files = [*TEXTS]
+    for task, settings in TASKS.items():
+        files += [f"{task}/{name}" for name in (*settings.splits.values(), DEV)]
+    wanted = [arguments.recipe, *(arguments.data / name for name in files)]
+    missing = [str(path) for path in wanted if not path.is_file()]
+    if missing:
+        raise UserError(f"{', '.join(missing)} not found; give the folder of the text and the tasks as --data")
+    if arguments.cards and not arguments.cards.is_dir():
+        raise UserError(f"--cards {arguments.cards} is no folder")
+    for name in ("seeds", "pretrainings"):
+        if getattr(arguments, name) < 1:
+            raise UserError(f"--{name} is {getattr(arguments, name)}, but must be at least 1")
+    return {name: _fingerprint(arguments.data / name) for name in files}
 
 
-def _verb(verb: str, output_dir: Path, *options):
-    """Run a verb unless it has run; a run that was interrupted goes on."""
-    if not output_dir.exists():
-        command = [sys.executable, "-m", "training", verb, *map(str, options), "--output_dir", str(output_dir)]
-        subprocess.run([*command, "--resume"], check=True)
+def _fingerprint(path: Path) -> dict:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _check_same(path: Path, inputs: dict[str, dict]):
+    """Raise a `UserError` if what was made here before was made from other files."""
+    before = _cached(path, lambda: inputs)
+    changed = [name for name, file in inputs.items() if before.get(name, file) != file]
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed since {path.parent} was begun; name another --output_dir")
+    write_json(path, inputs)
+
+
+def _cached(path: Path, make: Callable[[], dict]) -> dict:
+    if not path.exists():
+        write_json(path, make())
+    return read_json(path)
+
+
+def _overlap(data: Path) -> dict[str, dict[str, int]]:
+    """How many training texts share 20 characters with a text of each `dev.tsv`: of the raw text, and of its tasks."""
+    from training.files import read_documents
+    from training.shared_runs import runs, runs_of
+
+    dev = {task: runs_of(_texts(data / task / DEV, settings)) for task, settings in TASKS.items()}
+    found = {name: dict.fromkeys(TASKS, 0) for name in TEXTS}
+    for name in TEXTS:
+        for _, text in read_documents(data / name):
+            own = runs(text) if text else set()
+            for task in TASKS:
+                found[name][task] += not own.isdisjoint(dev[task])
+    for task, settings in TASKS.items():
+        for name in settings.splits.values():
+            texts = _texts(data / task / name, settings)
+            found[f"{task}/{name}"] = {task: sum(not runs(text).isdisjoint(dev[task]) for text in texts)}
+    return found
+
+
+def _texts(path: Path, task: Task) -> list[str]:
+    from training.files import read_rows
+
+    column = task.options["text_column"]
+    return [row[column] for _, row in read_rows(path, None, [column]) if row[column]]
+
+
+def _verb(verb: str, words: list[str]):
+    """Carry out a verb unless it has been carried out, by the same words; what was interrupted goes on."""
+    from training.__main__ import main as carry_out
+
+    print(f"\n=== {shlex.join(['python', '-m', 'training', verb, *words])}", flush=True)
+    status = carry_out([verb, *words, "--resume"])
+    if status:
+        raise SystemExit(status)  # the verb has told why
+
+
+def _pretraining(budget: str, data: Path, seed: int) -> dict:
+    """The fields of `pretrain` beside those of the recipe and the folder to make."""
+    return {"train_files": [(data / name).as_posix() for name in TEXTS], "time_budget": budget, "seed": seed}
+
+
+def _pretraining_by_hand(arguments: argparse.Namespace) -> str:
+    """The command for a person, without a path of this machine."""
+    fields = _pretraining(arguments.budget, Path("DATA"), 0)
+    return as_command("pretrain", _public(arguments.recipe), **fields, output_dir=arguments.recipe.stem)
+
+
+def _public(recipe: Path) -> str:
+    ours = RECIPES / recipe.name
+    return f"training/recipes/{recipe.name}" if ours.exists() and ours.samefile(recipe) else recipe.name
+
+
+def _told(arguments: argparse.Namespace) -> str:
+    """The options that shape the table, as `make quality-zh QUALITY=...` takes them."""
+    defaults = parse(["--data", ""])
+    told = {name: getattr(arguments, name) for name in ("budget", "seeds", "pretrainings")}
+    told = {name: value for name, value in told.items() if value != getattr(defaults, name)}
+    recipe = {} if arguments.recipe.name == defaults.recipe.name else {"recipe": _public(arguments.recipe)}
+    return shlex.join(as_words(**recipe, **told))
 
 
 def _pretrain(arguments: argparse.Namespace, seed: int) -> Path:
     folder = arguments.output_dir / f"encoder-{seed}"
-    text = arguments.data / "zh_reviews" / "pretrain.txt.gz"
-    _verb(
-        "pretrain", folder, arguments.recipe, "--train_files", text, "--time_budget", arguments.budget, "--seed", seed
-    )
+    fields = _pretraining(arguments.budget, arguments.data, seed)
+    _verb("pretrain", [str(arguments.recipe), *as_words(**fields, output_dir=folder)])
     return folder
 
 
-def _finetune(
-    arguments: argparse.Namespace, encoder: Path, data: Path, split: str, train_file: str, seed: int
-) -> Path:
-    folder = arguments.output_dir / f"{data.name}-{split}-{seed}"
-    files = ("--train_file", data / train_file, "--validation_file", data / "dev.tsv")
-    _verb("finetune", folder, "--model", encoder, *files, "--text_column", "text_a", "--seed", seed)
-    answers = folder.with_name(f"{folder.name}.{ANSWERS}.json")
-    if not answers.exists():
-        answers.write_text(json.dumps(_answers(folder, data / train_file, data / "dev.tsv")), encoding="utf-8")
-    return folder
+def _finetuning(encoder: Path, data: Path, task: str, train_file: str, seed: int | str) -> dict:
+    """The fields of `finetune` beside the folder to make."""
+    options = {name: _placed(value, data) for name, value in TASKS[task].options.items()}
+    files = {"train_file": (data / task / train_file).as_posix(), "validation_file": (data / task / DEV).as_posix()}
+    return {"model": encoder.as_posix(), **files, **options, "seed": seed}
 
 
-def _answers(folder: Path, train_file: Path, test_file: Path) -> dict[str, list[int]]:
-    """Which rows of `test_file` the model, its encoder alone and TF-IDF get right, 1 or 0 each."""
-    from training import labelled
-    from training.baseline import fit_baseline
-    from training.classification import decide, encoder_alone, predict_logits
-    from training.predict import load_finetuned
+def _placed(value, data: Path):
+    """An option of a task with `{data}` filled in."""
+    if isinstance(value, list):
+        return [_placed(each, data) for each in value]
+    return value.replace("{data}", data.as_posix()) if isinstance(value, str) else value
 
-    finetuned = load_finetuned(folder)
-    task = finetuned.task
-    columns = task.text_column, task.text_pair_column, task.label_column, task.problem_type, None, task.label_names
-    train, test = (labelled.load_labelled(path, *columns) for path in (train_file, test_file))
-    labels = np.array(test.labels)
-    inputs = finetuned.model, finetuned.tokenizer, test.texts, test.pairs, task.max_length
-    model = decide(predict_logits(*inputs)[0], task.problem_type)
-    with encoder_alone(finetuned.model):
-        encoder = decide(predict_logits(*inputs)[0], task.problem_type)
-    tfidf = fit_baseline(train.texts, train.labels, task.problem_type).predict(test.texts)
+
+def _row(arguments: argparse.Namespace, encoders: list[Path], task: str, split: str, train_file: str) -> dict:
+    """A row of the table: fine-tune, and compare with the baseline."""
+    out, data = arguments.output_dir, arguments.data
+    train, dev = data / task / train_file, data / task / DEV
+    runs: list[Path] = []
+    right: list[dict[str, Rows]] = []
+    for seed in range(arguments.seeds):
+        run = out / f"{task}-{split}-{seed}"
+        fields = _finetuning(encoders[seed % len(encoders)], data, task, train_file, seed)
+        _verb("finetune", as_words(**fields, output_dir=run))
+        runs.append(run)
+        right.append(_cached(out / f"{run.name}.rows.json", lambda run=run: rows_of_model(run, dev)))
+    baseline = _cached(out / f"{task}-{split}.baseline.json", lambda: rows_of_baseline(runs[0], train, dev))
+    compared = compare(right, baseline)
+    metric, name = METRICS[TASKS[task].kind]
+    median = compared["model"].index(statistics.median_low(compared["model"]))
+    by_hand = _finetuning(Path(arguments.recipe.stem), Path("DATA"), task, train_file, "S")
     return {
-        name: (np.asarray(predicted) == labels).astype(int).tolist()
-        for name, predicted in (("model", model), ("encoder", encoder), ("tfidf", tfidf))
+        **{"task": task, "split": split, "train_file": train_file, "metric": metric, "baseline_name": name},
+        **{"seeds": list(range(arguments.seeds)), "rows": len(baseline["of"])},
+        **{"median_seed": median, "median_run": runs[median].name},
+        "command": as_command("finetune", **by_hand, output_dir=f"{arguments.recipe.stem}-{task}-{split}-S"),
+        **compared,
     }
-
-
-def compare(runs: list[Path]) -> dict:
-    """Accuracies in percent of fine-tunings of one task, and the interval of their mean lead over TF-IDF.
-
-    Returns:
-        `model` and `encoder` with the accuracy of each run, `tfidf`, and `lead`: the mean and its 95 % interval by a
-        paired bootstrap over the rows (Efron & Tibshirani 1993).
-    """
-    answers = [json.loads(run.with_name(f"{run.name}.{ANSWERS}.json").read_text(encoding="utf-8")) for run in runs]
-    right = {name: np.array([answer[name] for answer in answers], dtype=float) for name in answers[0]}
-    return {
-        "model": (100 * right["model"].mean(axis=1)).tolist(),
-        "encoder": (100 * right["encoder"].mean(axis=1)).tolist(),
-        "tfidf": 100 * float(right["tfidf"][0].mean()),
-        "lead": bootstrap(right["model"].mean(axis=0) - right["tfidf"][0]),
-    }
-
-
-def bootstrap(differences: np.ndarray) -> dict[str, float]:
-    """Mean of `differences` (rows,), in points of a hundred, with the 2.5 and 97.5 percentiles of its resamples."""
-    random = np.random.default_rng(BOOTSTRAP_SEED)
-    rows = len(differences)
-    means = [differences[random.integers(rows, size=rows)].mean() for _ in range(RESAMPLES)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return {"mean": 100 * float(differences.mean()), "low": 100 * float(low), "high": 100 * float(high)}
 
 
 def table(rows: list[dict]) -> list[str]:
     """The lines of a Markdown table."""
     lines = [
-        "| task, dev | model | its encoder alone | TF-IDF | lead over TF-IDF, 95 % interval |",
-        "|---|---|---|---|---|",
+        "| task, dev | metric | model | its encoder alone | baseline | lead, 95 % interval |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         lead = "{mean:+.2f} ({low:+.2f} to {high:+.2f})".format(**row["lead"])
-        cells = f"{row['task']}, {row['split']}", spread(row["model"]), spread(row["encoder"]), f"{row['tfidf']:.2f}"
-        lines.append(f"| {' | '.join(cells)} | {lead} |")
+        alone = spread(row["encoder"]) if row["encoder"] else ""
+        baseline = f"{row['baseline']:.2f} ({row['baseline_name']})"
+        cells = f"{row['task']}, {row['split']}", row["metric"], spread(row["model"]), alone, baseline, lead
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def spread(values: list[float]) -> str:
     """Mean and standard deviation (of a sample)."""
-    deviation = f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.2f}{deviation}"
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{deviation}"
 
 
-def _facts(encoders: list[Path]) -> list[dict]:
-    """What each pre-training came to."""
-    facts = []
-    for encoder in encoders:
-        results = json.loads((encoder / "eval_results.json").read_text(encoding="utf-8"))
-        facts.append(
-            {name: results[name] for name in ("tokens", "steps", "seconds")} | {"loss": results["results"]["loss"]}
-        )
-    return facts
+def _facts(encoder: Path) -> dict:
+    """What a pre-training came to."""
+    from training.card import count_parameters
+
+    results = read_json(encoder / RESULTS_FILE)
+    return {
+        "seed": results["settings"]["seed"],
+        "parameters": count_parameters(encoder),
+        "encoder_parameters": count_parameters(encoder, "tinybert."),
+        **{name: results[name] for name in ("steps", "tokens", "epochs", "seconds", "versions")},
+        **{"held_out": results["results"], "corpus": results["corpus"], "precision": results["settings"]["precision"]},
+        "loss_curve": len(results["loss_curve"]),
+    }
 
 
 if __name__ == "__main__":

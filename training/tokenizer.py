@@ -38,6 +38,7 @@ MAX_IDEOGRAPHS = 16
 MAX_PIECES = 1_000_000
 ASCII = "".join(map(chr, range(33, 127))).lower()
 DEFAULT_VOCAB_SIZE = {"characters": 8_000, "words": 20_000}
+PIECE_FACTOR = 5  # a piece should be seen more than by accident: so many times as often as a character
 UNKNOWN_SAMPLE_CHARACTERS = 1_000_000
 
 
@@ -85,7 +86,7 @@ def train_tokenizer(
         UserError: If `vocab_size` is larger than the text supports, or too small for ASCII.
     """
     counts = _count_characters(texts)
-    min_count = 2 + counts.total() // 2_000_000 if vocab_size is None else 1
+    min_count = often_enough(counts.total()) if vocab_size is None else 1
     base_size = len(SPECIAL_TOKENS) + 1  # SPACE
     limit = DEFAULT_VOCAB_SIZE[chinese_tokens]
     if vocabulary_limit is not None:
@@ -97,8 +98,8 @@ def train_tokenizer(
         )
     alphabet = _choose_alphabet(counts, min_count, budget)
     words = _word_pattern(alphabet, chinese_tokens)
-    # A piece should be seen more than by accident: five times as often as a character.
-    pieces = _learn_pieces(texts, alphabet, words, budget - len(alphabet), 5 * min_count if vocab_size is None else 2)
+    min_pieces = PIECE_FACTOR * min_count if vocab_size is None else 2
+    pieces = _learn_pieces(texts, alphabet, words, budget - len(alphabet), min_pieces)
     vocab = [*SPECIAL_TOKENS, SPACE, *alphabet, *pieces]
     if vocab_size is not None and len(vocab) < vocab_size:
         hint = ", or --chinese_tokens words" if chinese_tokens == "characters" else ""
@@ -107,6 +108,11 @@ def train_tokenizer(
             "give more text"
         )
     return _assemble(vocab, words, model_max_length)
+
+
+def often_enough(characters: int) -> int:
+    """How often a character must stand in a text of so many for the vocabulary to take it by itself."""
+    return 2 + characters // 2_000_000
 
 
 def _count_characters(texts: Iterable[str]) -> Counter[str]:

