@@ -120,7 +120,7 @@ class FinetuneArguments(CardArguments):
         "what to learn", "sequence-classification"
     )
     train_file: str = option("labelled .csv, .tsv, .json(l), .parquet, or SQuAD's .json", heading="text")
-    validation_file: str | None = option("labelled text to score on (default: a tenth of the training rows)", None)
+    validation_file: str | None = option("labelled text to score on (default: a tenth of the rows)", None)
     text_column: str = option("column of the text, or of the tokens to tag", "text")
     text_pair_column: str | None = option("column of a second text", None)
     label_column: str = option("column of the label, of several with | between, or of BIO tags", "label")
@@ -128,6 +128,10 @@ class FinetuneArguments(CardArguments):
         "kind of label (default: single_label_classification)", None
     )
     encoding: str | None = option("encoding of the files (default: recognised)", None)
+    raw_files: list[str] | None = option(  # noqa: RUF009 - a field, its default None
+        "raw text for self-training", None
+    )
+    raw_texts: int = option("the most texts of it", 100_000)
     max_length: int = option("longest text in tokens; more is cut, or read in pieces", 128)
     epochs: float = option("passes over the training rows", 4.0, heading="optimisation")
     batch_size: int = option("texts in an optimizer step", 32)
@@ -142,9 +146,7 @@ class FinetuneArguments(CardArguments):
     )
     ngram_buckets: int | None = option("buckets of n-grams (default: 524,288 to classify texts, else 0)", None)
     seed: int = option("seed of the new head, order and dropout", 0)
-    save_steps: int | None = option(
-        "optimizer steps between checkpoints (default: every epoch)", None, heading="output"
-    )
+    save_steps: int | None = option("steps between checkpoints (default: every epoch)", None, heading="output")
     output_dir: str = option("folder to make; it appears when all is done")
     resume: bool = option("go on from where the same command was interrupted", False)
     report_to: str = option("where metrics go as well: tensorboard, trackio or another", "none")

@@ -10,7 +10,7 @@ import time
 import typing
 from pathlib import Path
 
-from training import card, labelled, processes, progress, run_folder
+from training import card, labelled, processes, progress, run_folder, self_training
 from training.arguments import FinetuneArguments
 from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import elapsed
@@ -30,11 +30,13 @@ from training.tasks import Data, task_module
 
 
 if typing.TYPE_CHECKING:
+    import numpy as np
     from datasets import Dataset
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 FREE_TO_CHANGE = ("resume", "report_to", "save_steps", "output_dir", *CARD_FIELDS)  # may differ when a run is resumed
 PATH_FIELDS = ("model", "train_file", "validation_file")
+STUDENT_SAVES = 10  # checkpoints of a student's one long pass
 DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 MAX_NGRAM_BUCKETS = 2**24
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -56,6 +58,7 @@ def check_numbers(arguments: FinetuneArguments):
         ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
         ("token_masking", 0 <= arguments.token_masking < 1, "at least 0 and below 1"),
         ("ngram_buckets", 0 <= arguments.ngram_buckets <= MAX_NGRAM_BUCKETS, f"0 to {MAX_NGRAM_BUCKETS}"),
+        ("raw_texts", arguments.raw_texts >= 1, "at least 1"),
         ("seed", 0 <= arguments.seed < 2**32, "at least 0 and below 2**32"),
         ("save_steps", arguments.save_steps is None or arguments.save_steps >= 1, "at least 1"),
     )
@@ -88,6 +91,7 @@ def told(arguments: FinetuneArguments) -> dict:
     for name in PATH_FIELDS:
         if values[name] is not None and Path(values[name]).exists():
             values[name] = os.path.abspath(values[name])
+    values["raw_files"] = [os.path.abspath(os.path.expanduser(file)) for file in arguments.raw_files or []]
     return values
 
 
@@ -202,13 +206,13 @@ def longest_input(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
     return longest
 
 
-def prepare_training_dir(arguments: FinetuneArguments, folder: Path, rows: str) -> Path | None:
+def prepare_training_dir(arguments: FinetuneArguments, folder: Path, fingerprints: dict[str, str]) -> Path | None:
     """The checkpoint to go on from; what an earlier run left in `folder` is removed unless it is resumed.
 
     Args:
-        rows: The fingerprint of the training rows, which a resumed run must find as they were.
+        fingerprints: Of the texts, which a resumed run must find as they were.
     """
-    now = told(arguments) | {"train_file_rows": rows}
+    now = told(arguments) | fingerprints
     if arguments.resume and run_folder.can_resume(folder, now, FREE_TO_CHANGE):
         checkpoint = run_folder.last_checkpoint(folder)
         print(f"going on from {checkpoint.name}" if checkpoint else "no checkpoint yet: starting from step 0")
@@ -253,9 +257,26 @@ def _trainer_class(share: float, embedding_share: float):
         def compute_loss(self, model, inputs, *args, **kwargs):
             if model.training and share:
                 inputs["input_ids"] = mask_tokens(inputs["input_ids"], self.processing_class, share)
-            return super().compute_loss(model, inputs, *args, **kwargs)
+            labels = inputs.get("labels")
+            if self.model.config.problem_type != labelled.SINGLE_LABEL or labels is None or labels.ndim == 1:
+                return super().compute_loss(model, inputs, *args, **kwargs)
+            outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
+            return cross_entropy(outputs.logits, labels, kwargs.get("num_items_in_batch"))
 
     return FinetuningTrainer
+
+
+def cross_entropy(logits, probabilities, num_items_in_batch=None):
+    """Mean cross-entropy of `logits` (batch_size, num_labels) with `probabilities` of that shape.
+
+    Args:
+        num_items_in_batch: Number of probabilities in all the batches of an optimizer step, as Trainer counts them;
+            `None` means in this one.
+    """
+    from torch.nn.functional import cross_entropy
+
+    total = cross_entropy(logits.float(), probabilities, reduction="sum")
+    return total * logits.shape[-1] / (logits.numel() if num_items_in_batch is None else num_items_in_batch)
 
 
 def slow_down(optimizer, weight, share: float):
@@ -268,8 +289,13 @@ def slow_down(optimizer, weight, share: float):
             return
 
 
-def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Dataset"):
-    """A `Trainer` over encoded training rows."""
+def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Dataset", folder: Path, epochs: float):
+    """A `Trainer` over encoded training rows.
+
+    Args:
+        folder: Of its checkpoints.
+        epochs: Passes over `dataset`; one alone is saved and told of on the way.
+    """
     import torch
     from transformers import PrinterCallback, TrainingArguments
 
@@ -278,13 +304,18 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
     from training.predict import best_device
 
     precision = fastest_precision(best_device())
+    when: dict = {"logging_strategy": "epoch", "save_strategy": "epoch"}
+    if epochs == 1:
+        when = dict.fromkeys(when, "steps") | {"logging_steps": 1 / STUDENT_SAVES, "save_steps": 1 / STUDENT_SAVES}
+    if arguments.save_steps:
+        when |= {"save_strategy": "steps", "save_steps": arguments.save_steps}
     if isinstance(model.config, TinyBertConfig):
         model.set_attn_implementation(fastest_attention(best_device(), precision))
     trainer = _trainer_class(arguments.token_masking, arguments.embedding_rate)(
         model=model,
         args=TrainingArguments(
-            output_dir=str(run_folder.training_dir(arguments.output_dir)),
-            num_train_epochs=arguments.epochs,
+            output_dir=str(folder),
+            num_train_epochs=epochs,
             per_device_train_batch_size=arguments.batch_size // processes.count(),
             learning_rate=arguments.learning_rate,
             lr_scheduler_type="linear",
@@ -295,10 +326,8 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
             train_sampling_strategy="group_by_length",
             seed=arguments.seed,
             data_seed=arguments.seed,
-            logging_strategy="epoch",
             logging_nan_inf_filter=False,  # a loss that is no number must show
-            save_strategy="steps" if arguments.save_steps else "epoch",
-            save_steps=arguments.save_steps or 500,
+            **when,
             report_to=arguments.report_to,
             disable_tqdm=True,
             dataloader_pin_memory=torch.accelerator.is_available(),
@@ -308,7 +337,7 @@ def make_trainer(arguments: FinetuneArguments, model, tokenizer, dataset: "Datas
         processing_class=tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_progress_callback(arguments.epochs))
+    trainer.add_callback(_progress_callback(epochs))
     return trainer
 
 
@@ -347,6 +376,10 @@ def settings(arguments: FinetuneArguments) -> dict:
         del told[name]
     for name in ("train_file", "validation_file"):
         told[name] = told[name] and Path(told[name]).name
+    if told["raw_files"]:
+        told["raw_files"] = [Path(name).name for name in told["raw_files"]]
+    else:
+        del told["raw_files"], told["raw_texts"]
     if Path(arguments.model).exists():
         told["model"] = Path(arguments.model).resolve().name
     return told
@@ -379,6 +412,7 @@ def check(arguments: FinetuneArguments):
     """
     check_numbers(arguments)
     task_module(arguments.task).check_arguments(arguments)
+    self_training.check_arguments(arguments)
     if processes.is_main():
         run_folder.check_output_dir(arguments.output_dir)
     check_model(arguments.model)
@@ -432,6 +466,7 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
         training, validation = module.load_split(arguments)
     shared = labelled.count_shared(training, validation)
     describe(training, validation, shared, module.describe_labels(training))
+    raw = self_training.read_raw_texts(arguments, training, validation) if arguments.raw_files else None
 
     from transformers import set_seed
 
@@ -453,28 +488,35 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     read_as_text(tokenizer)
     pristine = copy.deepcopy(tokenizer)  # encoding leaves its cut length behind in the tokenizer
     max_length = longest_input(model, tokenizer, arguments.max_length, arguments.text_pair_column is not None)
-    rows = labelled.fingerprint(training)
-    checkpoint = processes.from_main(prepare_training_dir(arguments, folder, rows) if processes.is_main() else None)
+    fingerprint = labelled.fingerprint(training)
+    fingerprints = {"train_file_rows": fingerprint} | ({"raw_texts_read": raw.fingerprint} if raw else {})
+    checkpoint = processes.from_main(
+        prepare_training_dir(arguments, folder, fingerprints) if processes.is_main() else None
+    )
     with progress.step("encoding the training rows"):
         dataset, counts, lines = module.encode_training(tokenizer, training, max_length)
-    attention = model.config._attn_implementation
-    trainer = make_trainer(arguments, model, tokenizer, dataset)
     for line in lines:
         print(line)
-    trainer.train_from(checkpoint)
-    model.set_attn_implementation(attention)  # scores are those that a fresh load would have
+    texts, pairs = module.inputs(training)
+    learnt, epochs = dataset, arguments.epochs
+    if raw is not None:
+        answers = self_training.teacher_answers(
+            folder, lambda: _teach(arguments, folder, model, tokenizer, dataset, training, raw, max_length)
+        )
+        set_seed(arguments.seed)
+        model, _ = load_pretrained(arguments.model, module.AUTO_CLASS, fields, arguments.dropout)
+        learnt, epochs = self_training.with_answers(dataset, raw, answers, tokenizer, max_length, epochs), 1
+    steps = _train(arguments, folder, checkpoint, model, tokenizer, learnt, epochs)
     if not processes.is_main():
         return {}
 
+    _finish(arguments, model, tokenizer, dataset, training)
     problem_type = fields.get("problem_type")
-    if hasattr(module, "finish"):
-        module.finish(arguments, model, tokenizer, dataset, training)
     task = make_task(arguments, problem_type, max_length, training.label_names, counts)
     finetuned = FineTuned(model, tokenizer, task)
     with progress.step("fitting what the model is compared with"):
         baselines = module.fit_baselines(training, problem_type)
     scores = module.score_all(finetuned, baselines, validation)
-    texts, pairs = module.inputs(training)
     beyond = "cut" if arguments.task == "sequence-classification" else "windows"
     results = {
         "task": task.task,
@@ -483,11 +525,12 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
             "training": len(training),
             "blank_dropped": training.blank,
             **counts,
-            "fingerprint": rows,
+            **({"unlabelled": len(raw.texts)} if raw else {}),
+            "fingerprint": fingerprint,
             "lengths": length_histogram(token_lengths(tokenizer, texts, pairs), max_length, beyond),
         },
         VOCABULARY_KEY: vocabulary_sha256(tokenizer.get_vocab()),
-        "steps": trainer.state.global_step,
+        "steps": steps,
         **({} if checkpoint else {"seconds": round(elapsed(), 1)}),  # a resumed run does not know what went before
         "seed": arguments.seed,
         "settings": settings(arguments),
@@ -498,6 +541,54 @@ def _finetune(arguments: FinetuneArguments, folder: Path) -> dict:
     print_scores(validation.source, scores, task)
     review(folder, finetuned, validation, scores, arguments.card_language)
     return results
+
+
+def _train(
+    arguments: FinetuneArguments,
+    folder: Path,
+    checkpoint: Path | None,
+    model,
+    tokenizer,
+    rows: "Dataset",
+    epochs: float,
+) -> int:
+    """Train `model` in place in `epochs` passes over `rows`, with checkpoints in `folder`; returns the steps."""
+    attention = model.config._attn_implementation
+    trainer = make_trainer(arguments, model, tokenizer, rows, folder, epochs)
+    trainer.train_from(checkpoint)
+    model.set_attn_implementation(attention)  # scores are those that a fresh load would have
+    return trainer.state.global_step
+
+
+def _finish(arguments: FinetuneArguments, model, tokenizer, rows: "Dataset", training: Data):
+    """What the task puts beside the encoder when it has learnt."""
+    module = task_module(arguments.task)
+    if hasattr(module, "finish"):
+        module.finish(arguments, model, tokenizer, rows, training)
+
+
+def _teach(
+    arguments: FinetuneArguments,
+    folder: Path,
+    model,
+    tokenizer,
+    rows: "Dataset",
+    training: Data,
+    raw: self_training.RawTexts,
+    max_length: int,
+) -> "np.ndarray":
+    """Fine-tune the teacher, `model`, on the labelled rows; returns its answers to the raw texts (n, num_labels)."""
+    from training.classification import predict_logits, probabilities
+
+    print(f"first a teacher learns the training rows, to answer {len(raw.texts):,} raw texts")
+    place = folder / self_training.TEACHER
+    checkpoint = processes.from_main(run_folder.last_checkpoint(place) if processes.is_main() else None)
+    _train(arguments, place, checkpoint, model, tokenizer, rows, arguments.epochs)
+    if not processes.is_main():
+        return processes.from_main(None)
+    _finish(arguments, model, tokenizer, rows, training)
+    logits, _ = predict_logits(model, tokenizer, raw.texts, None, max_length)
+    return processes.from_main(probabilities(logits, labelled.SINGLE_LABEL))
 
 
 def main(arguments: FinetuneArguments) -> int:

@@ -123,7 +123,7 @@ def _kept_if_of_use(folder: Path):
         yield
     except BaseException as error:
         prepared = (folder / PREPARED).exists() and not isinstance(error, UserError)
-        if new and not prepared and not list(folder.glob("checkpoint-*")):
+        if new and not prepared and not list(folder.rglob("checkpoint-*")):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 

@@ -272,7 +272,7 @@ def test_weights_decay_but_not_biases_and_norms(pretrained, train_file, tmp_path
     model, tokenizer = finetune.load_pretrained(str(pretrained), classification.AUTO_CLASS, fields, 0.3)
     assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.3
     dataset, _, _ = classification.encode_training(tokenizer, training, 32)
-    trainer = finetune.make_trainer(arguments, model, tokenizer, dataset)
+    trainer = finetune.make_trainer(arguments, model, tokenizer, dataset, tmp_path, 1)
     decaying = set(trainer.get_decay_parameter_names(model))
     assert {name for name, value in model.named_parameters() if value.ndim > 1} == decaying
 
