@@ -84,16 +84,17 @@ def _first_attended(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def _rotary_angles(position_ids: torch.Tensor, head_dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine (B, 1, S, D/2) of the rotary angles of `position_ids` (B, S)."""
+    """What `_rotate` multiplies by at `position_ids` (B, S): cosine and signed sine (B, S, 1, 1, D)."""
     exponent = torch.arange(0, head_dim, 2, device=position_ids.device, dtype=torch.float32) / head_dim
-    angles = position_ids[:, None, :, None].float() * ROTARY_BASE**-exponent
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    angles = position_ids[:, :, None, None, None].float() * ROTARY_BASE**-exponent
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
 def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotate the two halves of the last dimension of `states` (B, N, S, D) by the given angles."""
+    """Rotate the two halves of the last dimension of `states` (B, S, ..., D) by the given angles."""
     first, second = states.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return torch.addcmul(states * cos, torch.cat((second, first), dim=-1), sin)
 
 
 def eager_attention_forward(
@@ -180,9 +181,10 @@ class TinyBertAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         input_shape = hidden_states.shape[:-1]
         qkv = self.qkv_proj(hidden_states).view(*input_shape, 3, -1, self.head_dim)
-        query, key, value = (states.transpose(1, 2) for states in qkv.unbind(dim=-3))  # (B, N, S, D) each
+        query_key, value = qkv[:, :, :2], qkv[:, :, 2]
         if position_embeddings is not None:
-            query, key = _rotate(query, *position_embeddings), _rotate(key, *position_embeddings)
+            query_key = _rotate(query_key, *position_embeddings)  # both at once: half the calls
+        query, key, value = (states.transpose(1, 2) for states in (*query_key.unbind(dim=2), value))  # (B, N, S, D)
 
         attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
@@ -620,8 +622,11 @@ class TinyBertNgrams(nn.Module):
         places = torch.where(present, present.cumsum(dim=1) - 1, units.shape[1])
         units = F.pad(torch.zeros_like(units), (0, 1)).scatter(1, places, units)[:, :-1]
         counts = present.sum(dim=1, keepdim=True)
-        if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
-            units = units[:, : max(1, int(counts.max()))]
+        if torch.compiler.is_exporting() or not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+            longest = counts.max().clamp(min=NGRAM_ORDER).item()  # no fewer, or the longest n-grams would not fit
+            torch._check(longest >= NGRAM_ORDER)  # what an exporter cannot see
+            torch._check(longest <= units.shape[1])
+            units = units[:, :longest]
         return units, torch.arange(units.shape[1], device=units.device) < counts
 
 
@@ -636,6 +641,14 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.ngrams = TinyBertNgrams(config) if config.num_ngram_buckets else None
         self.post_init()
+
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        """As of any model; what n-grams are made of follows: a new token has no part in them."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        if self.ngrams is not None:
+            units = self.ngrams.units
+            self.ngrams.units = F.pad(units, (0, 0, 0, embeddings.num_embeddings - len(units)), value=-1)
+        return embeddings
 
     @can_return_tuple
     def forward(  # type: ignore[misc]  # TransformersKwargs holds position_ids too

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import tempfile
-import types
 import typing
 import warnings
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from training.loading import (
     read_as_text,
 )
 from training.next_command import tell_next
+from training.onnx_model import MODEL_FILE, ONNX_FOLDER, SOURCE_KEY, OnnxModel, fingerprint
 from training.predict import FineTuned, Task, read_task
 from training.run_folder import read_json
 from training.tasks import Data, task_module
@@ -37,12 +37,10 @@ if typing.TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Where Optimum and Transformers.js look.
-ONNX_FOLDER = "onnx"
-MODEL_FILE = "model.onnx"
 QUANTIZED_FILE = "model_quantized.onnx"
 
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
+ATTENTION = "tinybert_onnx"
 INPUTS = ("input_ids", "attention_mask")
 OUTPUTS = {
     "TinyBertModel": ("last_hidden_state",),
@@ -60,40 +58,6 @@ SYNTHETIC_TEXTS = 200
 SYNTHETIC_LENGTH = 32
 
 
-class OnnxModel:
-    """An ONNX file that answers as the torch model it comes from, also in a `predict.FineTuned`.
-
-    Args:
-        path: The file.
-        config: Of the torch model.
-    """
-
-    training = False
-
-    def __init__(self, path: str | Path, config):
-        import onnxruntime
-        import torch
-
-        self.config = config
-        self.device = torch.device("cpu")
-        self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        self.output_names = [output.name for output in self.session.get_outputs()]
-
-    def eval(self):
-        return self
-
-    def train(self, mode: bool):
-        assert not mode, "an ONNX file does not learn"
-        return self
-
-    def __call__(self, input_ids: "torch.Tensor", attention_mask: "torch.Tensor", **ignored):
-        """The outputs, float32, as attributes of the names that they have in torch."""
-        import torch
-
-        arrays = self.session.run(None, {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()})
-        return types.SimpleNamespace(**dict(zip(self.output_names, map(torch.from_numpy, arrays), strict=True)))
-
-
 @dataclass
 class Evaluation:
     """Labelled rows to score exported models on.
@@ -109,12 +73,13 @@ class Evaluation:
     inputs: list
 
 
-def export_onnx(model: "PreTrainedModel", path: str | Path):
+def export_onnx(model: "PreTrainedModel", path: str | Path, source: str = ""):
     """Write a model as one ONNX file with batch size and length free, by torch's exporter in its own opset.
 
     Args:
         model: A TinyBERT model of any head, on CPU; left as it was.
         path: File to write. Beyond 2 GB, the weights go into a second file beside it, as ONNX demands.
+        source: The `fingerprint` of the model's folder, to be kept in the file.
     """
     import torch
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
@@ -127,8 +92,8 @@ def export_onnx(model: "PreTrainedModel", path: str | Path):
     )
     shapes = {name: dict(enumerate(axes)) for name in INPUTS}
     implementation, was_training = model.config._attn_implementation, model.training
-    # Exported sdpa gives other numbers than torch's for a text of nothing but padding; eager gives the same.
-    model.set_attn_implementation("eager")
+    _register_attention()
+    model.set_attn_implementation(ATTENTION)
     model.eval()
     try:
         with _quiet():
@@ -142,10 +107,29 @@ def export_onnx(model: "PreTrainedModel", path: str | Path):
                 verbose=False,
             )
             ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine in them
+            program.model.metadata_props[SOURCE_KEY] = source
             program.save(path)
     finally:
         model.set_attn_implementation(implementation)
         model.train(was_training)
+
+
+def _register_attention():
+    """Tell transformers of the attention that is exported: eager, with a mask of keys that pairs are not made of.
+
+    Exported sdpa gives other numbers than torch's for a text of nothing but padding; eager gives the same. Its own
+    mask is (B, 1, S, S) and takes an eighth of the nodes of a graph of two layers.
+    """
+    import torch
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    from hf_tinybert.modeling_tinybert import eager_attention_forward
+
+    def mask_of_keys(attention_mask: torch.Tensor, dtype: torch.dtype, **ignored) -> torch.Tensor:
+        return torch.where(attention_mask[:, None, None, :] != 0, 0.0, torch.finfo(dtype).min)
+
+    AttentionInterface.register(ATTENTION, eager_attention_forward)
+    AttentionMaskInterface.register(ATTENTION, mask_of_keys)
 
 
 @contextmanager
@@ -358,7 +342,7 @@ def main(arguments: ExportArguments):
     with tempfile.TemporaryDirectory(prefix=f".{ONNX_FOLDER}.", dir=folder) as staging:
         path = Path(staging) / MODEL_FILE
         with progress.step("exporting"):
-            export_onnx(model, path)
+            export_onnx(model, path, fingerprint(folder))
         exported = {MODEL_FILE: OnnxModel(path, model.config)}
         _check(model, exported[MODEL_FILE])
         if arguments.quantize is not None:

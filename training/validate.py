@@ -17,9 +17,10 @@ from pathlib import Path
 from training import progress
 from training.arguments import ValidateArguments
 from training.errors import UserError
-from training.export import MODEL_FILE, ONNX_FOLDER, TOLERANCE
+from training.export import TOLERANCE
 from training.folder_checks import failed_to_load, static_checks
 from training.next_command import tell_next
+from training.onnx_model import MODEL_FILE, ONNX_FOLDER
 from training.stranger import (
     CHECKS,
     NUMBERS_FILE,

@@ -46,6 +46,23 @@ def test_a_correlation_beats_a_constant_from_above_zero(ours, verb):
     assert classification.verdict(scores, REGRESSION)[0].startswith(f"the model {verb} the mean of the training rows")
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize("with_pairs", [True, False])
+def test_texts_become_what_the_tokenizer_makes_of_them_when_called(side, as_text, with_pairs):
+    tokenizer = toy.make_tokenizer()
+    tokenizer.truncation_side, tokenizer.split_special_tokens = side, as_text
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer("书", padding="max_length", max_length=20)  # what a call before left set
+    texts = ["书店[SEP]房间", "", "书店房间服务电脑早餐老板" * 2, "喜欢"]
+    pairs = ["讨厌[MASK]", "书" * 30, "喜欢", ""] if with_pairs else None
+    encoded, cut = classification.encode(tokenizer, texts, pairs, 12)
+    expected = tokenizer(texts, pairs, truncation=True, max_length=12)
+    assert encoded == dict(expected)
+    whole = tokenizer(texts, pairs)["input_ids"]
+    assert cut == sum(len(ids) > 12 for ids in whole) > 0
+
+
 def test_texts_that_are_cut_are_counted_and_those_of_the_exact_length_are_not():
     tokenizer = toy.make_tokenizer()
     encoded, cut = classification.encode(tokenizer, ["书" * 5, "书" * 6, "书" * 7], None, 8)

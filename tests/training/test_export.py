@@ -21,6 +21,7 @@ from training import export, validate
 from training.__main__ import main
 from training.errors import UserError
 from training.folder_checks import static_checks
+from training.onnx_model import OnnxModel, load_onnx
 
 
 AXES = ["batch_size", "sequence_length"]
@@ -107,6 +108,12 @@ def test_an_export_adds_two_files_where_hub_tools_look_and_changes_no_other(made
     assert {path.name for path in (folder / "model").iterdir() if path.name.startswith(".")} == set()
 
 
+def test_the_file_is_known_for_that_of_the_model_beside_it(made):
+    model, line = load_onnx(made[0] / "model", None)
+    assert model is not None
+    assert line == f"answered by {made[0] / 'model' / 'onnx' / 'model.onnx'}"
+
+
 def test_the_files_hold_free_axes_no_path_and_the_opset_of_the_exporter(made):
     for name in ("model.onnx", "model_quantized.onnx"):
         path = made[0] / "model" / "onnx" / name
@@ -183,7 +190,7 @@ def test_an_export_that_differs_from_torch_is_refused_and_the_earlier_one_stays(
 ):
     """The export of one model, given out as that of another."""
     earlier = made[0] / "model" / "onnx" / "model.onnx"
-    monkeypatch.setattr(export, "export_onnx", lambda _, path: shutil.copy(earlier, path))
+    monkeypatch.setattr(export, "export_onnx", lambda _, path, source: shutil.copy(earlier, path))
     model = hf_tinybert.TinyBertForSequenceClassification.from_pretrained(model_folder)
     with torch.no_grad():
         model.classifier.bias[0] += 0.002  # of which the n-grams leave half
@@ -197,7 +204,7 @@ def test_an_export_that_differs_from_torch_is_refused_and_the_earlier_one_stays(
 
 def test_a_nan_is_a_difference(made):
     model = hf_tinybert.TinyBertForSequenceClassification.from_pretrained(made[0] / "model").eval()
-    onnx_model = export.OnnxModel(made[0] / "model" / "onnx" / "model.onnx", model.config)
+    onnx_model = OnnxModel(made[0] / "model" / "onnx" / "model.onnx", model.config)
     with torch.no_grad():
         model.classifier.bias[0] = torch.nan
     with pytest.raises(UserError, match="differs from torch by nan"):
@@ -208,7 +215,7 @@ def test_a_second_export_replaces_the_first_and_tells_of_the_int8_file_that_stay
     made, model_folder, monkeypatch, capsys
 ):
     earlier = made[0] / "model" / "onnx" / "model.onnx"
-    monkeypatch.setattr(export, "export_onnx", lambda _, path: shutil.copy(earlier, path))
+    monkeypatch.setattr(export, "export_onnx", lambda _, path, source: shutil.copy(earlier, path))
     (model_folder / "onnx" / "model.onnx").write_bytes(b"old")
     assert run(model_folder) == 0
     printed = capsys.readouterr().out

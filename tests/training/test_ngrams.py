@@ -155,6 +155,25 @@ def test_units_of_a_text_stand_in_a_row_without_what_is_not_attended(attached, t
     assert units[1, :3].tolist() == [*map(ord, "bad")] and present[1].tolist() == [True] * 3 + [False] * 4
 
 
+def test_units_follow_the_embeddings_and_new_tokens_have_none(attached, batch, tmp_path):
+    texts, labels = make_texts(50)
+    model = attached(texts, labels, SINGLE, 3)
+    ids, mask = batch(texts)
+    units, size = model.ngrams.units, len(model.ngrams.units)
+    expected = ngram_logits(model, ids, mask)
+    model.resize_token_embeddings(size + 3)
+    assert torch.equal(model.ngrams.units[:size], units) and (model.ngrams.units[size:] == -1).all()
+    new = torch.full((len(ids), 1), size + 2)
+    longer = torch.cat([ids, new], dim=1), torch.cat([mask, torch.ones_like(new)], dim=1)
+    np.testing.assert_allclose(ngram_logits(model, *longer), expected, atol=1e-6)
+    model.save_pretrained(tmp_path)
+    loaded, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"]
+    assert torch.equal(loaded.ngrams.units, model.ngrams.units)
+    model.resize_token_embeddings(size - 1)
+    assert torch.equal(model.ngrams.units, units[:-1])
+
+
 def test_logits_are_the_mean_of_both_and_ids_are_needed(attached, batch):
     texts, labels = make_texts(50)
     model = attached(texts, labels, SINGLE, 3)

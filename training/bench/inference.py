@@ -1,6 +1,8 @@
 """`bench --suite inference`: texts a second and the latency of one text, beside the peers."""
 
+import contextlib
 import dataclasses
+import io
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,17 +12,20 @@ import torch
 from transformers import BertForSequenceClassification
 
 from hf_tinybert import TinyBertConfig, TinyBertForSequenceClassification
-from training.arguments import BenchArguments
+from training import export
+from training.arguments import BenchArguments, ExportArguments
+from training.baseline import is_unspaced
 from training.bench import data, inference_peers
 from training.bench.peers import company, in_turn
 from training.bench.report import Goal, Report, Spread, table
 from training.bench.train_peers import bert_config, shape
 from training.clock import say
 from training.errors import UserError
-from training.export import check_installed, export_onnx, quantize_onnx
 from training.files import read_rows
 from training.labelled import SINGLE_LABEL
 from training.loading import load_tokenizer
+from training.ngrams import token_units
+from training.onnx_model import ONNX_FOLDER
 from training.predict import Task
 from training.pretrain import SIZES
 from training.run_folder import TASK_FILE, write_json
@@ -31,10 +36,11 @@ TOKENIZER_BYTES = 4_000_000
 TEXTS = 600  # of a turn
 FITTED = 4_000  # rows that TF-IDF is fitted on
 LENGTHS = (128, 512)
+NGRAM_BUCKETS = 2**19  # of a classifier as `finetune` makes it
 OURS, PIPELINE = "ours: predict", "HF pipeline, Bert"
 SORTED, OURS_PIPELINE = ", sorted by length", "HF pipeline, ours, sorted by length"
 TORCH, TFIDF = "nn.TransformerEncoder, sorted by length", "TF-IDF + logistic regression"
-ONNX, INT8 = "ours: predict with ONNX", "ours: predict with ONNX int8"
+INT8, NOT_EXPORTED, NGRAMS = "the same, int8", "ours: predict, not exported", "ours: predict, with n-grams"
 
 
 def run(arguments: BenchArguments) -> Report:
@@ -43,7 +49,7 @@ def run(arguments: BenchArguments) -> Report:
     Raises:
         UserError: If a file cannot be used, ONNX is not installed, or a peer died.
     """
-    check_installed()
+    export.check_installed()
     rows = _read_labelled(arguments)
     texts = data.sample([text for text, _ in rows], TEXTS)
     lengths = {}
@@ -54,8 +60,8 @@ def run(arguments: BenchArguments) -> Report:
             lengths[max_length] = _measure(arguments, models, texts, data.sample(rows, FITTED), max_length)
             _show(max_length, len(texts), lengths[max_length])
     for max_length, measured in lengths.items():
-        faster = measured[INT8]["texts_per_second"]["median"] / measured[ONNX]["texts_per_second"]["median"]
-        print(f"\nint8 against float32 ONNX, up to {max_length} tokens: {faster:.2f}x the texts/s")
+        faster = measured[INT8]["texts_per_second"]["median"] / measured[OURS]["texts_per_second"]["median"]
+        print(f"\nint8 against float32, up to {max_length} tokens: {faster:.2f}x the texts/s")
     settings = {"texts": len(texts), "size": SIZE, "single_texts": inference_peers.SINGLE}
     return Report({str(length): measured for length, measured in lengths.items()}, goals(lengths), settings)
 
@@ -70,7 +76,7 @@ def _read_labelled(arguments: BenchArguments) -> list[tuple[str, str]]:
 
 
 def _make_models(texts: list[str], folder: Path) -> dict[str, str]:
-    """Folders of our model, as fine-tuned, and of BERT's of the same shape, and our ONNX files; weights are random."""
+    """Folders of our model, with and without its export, and of BERT's of the same shape; weights are random."""
     path, why = data.make_tokenizer(texts, VOCABULARY, folder / "tokenizer")
     if path is None:
         say(f"vocabulary {VOCABULARY:,} is left out: {why}; what the text supports is taken")
@@ -80,9 +86,11 @@ def _make_models(texts: list[str], folder: Path) -> dict[str, str]:
     tokenizer = load_tokenizer(path)
     torch.manual_seed(0)
     ids = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    ours = TinyBertForSequenceClassification(TinyBertConfig(**SIZES[SIZE], **ids)).eval()
+    ours = TinyBertForSequenceClassification(TinyBertConfig(**SIZES[SIZE], **ids))
+    ngrams = TinyBertForSequenceClassification(TinyBertConfig(**SIZES[SIZE], **ids, num_ngram_buckets=NGRAM_BUCKETS))
+    ngrams.ngrams.units.copy_(torch.from_numpy(token_units(tokenizer, len(tokenizer), is_unspaced(texts))))
     theirs = BertForSequenceClassification(bert_config(SIZE, **ids))
-    for name, model in (("ours", ours), ("theirs", theirs)):
+    for name, model in (("ours", ours), ("exported", ours), ("ngrams", ngrams), ("theirs", theirs)):
         model.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     task = Task(
@@ -94,11 +102,13 @@ def _make_models(texts: list[str], folder: Path) -> dict[str, str]:
         max_length=LENGTHS[0],
         label_names=["0", "1"],
     )
-    write_json(folder / "ours" / TASK_FILE, dataclasses.asdict(task))
-    export_onnx(ours, folder / "model.onnx")
-    quantize_onnx(folder / "model.onnx", folder / "int8.onnx")
-    names = {"ours": "ours", "theirs": "theirs", "onnx": "model.onnx", "int8": "int8.onnx"}
-    return {name: str(folder / file) for name, file in names.items()}
+    for name in ("ours", "exported", "ngrams"):
+        write_json(folder / name / TASK_FILE, dataclasses.asdict(task))
+    with contextlib.redirect_stdout(io.StringIO()):
+        export.main(ExportArguments(model=str(folder / "exported"), quantize="int8"))
+        export.main(ExportArguments(model=str(folder / "ngrams")))
+    models = {name: str(folder / name) for name in ("ours", "exported", "ngrams", "theirs")}
+    return models | {"int8": str(folder / "exported" / ONNX_FOLDER / export.QUANTIZED_FILE)}
 
 
 def _measure(
@@ -112,9 +122,10 @@ def _measure(
     labels = {label: index for index, label in enumerate(sorted({label for _, label in fitted}))}
     with company() as start:
         peers = [
-            start(OURS, inference_peers.ours, model=models["ours"], **given),
-            start(ONNX, inference_peers.ours, model=models["ours"], onnx=models["onnx"], **given),
-            start(INT8, inference_peers.ours, model=models["ours"], onnx=models["int8"], **given),
+            start(OURS, inference_peers.ours, model=models["exported"], **given),
+            start(INT8, inference_peers.ours, model=models["exported"], onnx=models["int8"], **given),
+            start(NGRAMS, inference_peers.ours, model=models["ngrams"], **given),
+            start(NOT_EXPORTED, inference_peers.ours, model=models["ours"], **given),
             start(OURS_PIPELINE, inference_peers.hf_pipeline, model=models["ours"], by_length=True, **given),
             start(PIPELINE, inference_peers.hf_pipeline, model=models["theirs"], **given),
             start(PIPELINE + SORTED, inference_peers.hf_pipeline, model=models["theirs"], by_length=True, **given),
@@ -162,7 +173,7 @@ def _show(max_length: int, count: int, rows: dict[str, dict]):
 def goals(lengths: dict[int, dict[str, dict]]) -> list[Goal]:
     """Those of inference."""
     short, long = LENGTHS
-    latency = min(lengths[short][name]["p50_ms"] for name in (OURS, ONNX)) / lengths[short][PIPELINE]["p50_ms"]
+    latency = lengths[short][OURS]["p50_ms"] / lengths[short][PIPELINE]["p50_ms"]
     return [
         Goal(
             f"texts/s against the HF pipeline at its best batch, up to {short} tokens",

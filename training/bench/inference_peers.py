@@ -12,9 +12,9 @@ from transformers import pipeline
 
 from training.bench.peers import Orders
 from training.classification import answers
-from training.export import OnnxModel
 from training.loading import load_tokenizer
-from training.predict import FineTuned, load_finetuned
+from training.onnx_model import OnnxModel
+from training.predict import FineTuned, load_to_answer
 
 
 BATCH_SIZES = (1, 8, 32, 64, 128)
@@ -118,11 +118,11 @@ def ours(orders: Orders, texts: list[str], model: str, max_length: int, onnx: st
     """What `predict` does between reading a file and writing one.
 
     Args:
-        onnx: An ONNX file to answer with; `None` for torch.
+        onnx: Another ONNX file to answer with; `None` for what `predict` answers with.
     """
     import dataclasses
 
-    loaded = load_finetuned(model)
+    loaded, _ = load_to_answer(model)
     network = OnnxModel(onnx, loaded.model.config) if onnx else loaded.model
     finetuned = FineTuned(network, loaded.tokenizer, dataclasses.replace(loaded.task, max_length=max_length))
     serve(orders, texts, lambda part: answers(finetuned, [(text, None) for text in part]))

@@ -104,7 +104,7 @@ def test_inference_is_measured_beside_all_peers(text, tmp_path, monkeypatch):
     for row in figures["16"].values():
         assert is_spread(row["texts_per_second"]) and 0 < row["p50_ms"] <= row["p95_ms"]
     assert figures["16"][inference.PIPELINE]["batch_size"] in (1, 8, 32, 64, 128)
-    assert len(figures["16"]) == 8 and len(goals) == 3
+    assert len(figures["16"]) == 9 and len(goals) == 3
 
 
 @pytest.mark.slow
