@@ -4,6 +4,7 @@ Shapes in comments: B batch, S sequence, H hidden size, E embedding size, V voca
 (H / N).
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -36,7 +37,10 @@ IGNORE_INDEX = -100  # the label that transformers' collators give to positions 
 NGRAM_ORDER = 3  # longest n-gram of a classifier,
 UNITS_PER_TOKEN = 16  # and the number of characters of a token that it reads
 NGRAM_FACTOR, NGRAM_PRIME = 1_000_003, 2**31 - 1  # of the hash of an n-gram; their product fits into 64 bits
-LOGITS_AT_A_TIME = 2**22  # of the masked-LM loss in training: 16 MiB in float32, which a processor's cache may hold
+# Of the masked-LM loss in training: how many logits there are at a time, and how many of these in float32, on CPU.
+# The latter must stay in the cache.
+LOGITS_AT_A_TIME, LOGITS_IN_CACHE = 2**24, 2**19
+LABELLED_MULTIPLE = 32  # on CPU as many labelled positions go through the head, see `_labelled_positions`
 
 
 def _check_range(name: str, values: torch.Tensor, limit: int, limit_name: str):
@@ -177,6 +181,7 @@ class TinyBertAttention(nn.Module):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        rows: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         input_shape = hidden_states.shape[:-1]
@@ -199,7 +204,8 @@ class TinyBertAttention(nn.Module):
             scaling=self.scaling,
             **kwargs,
         )
-        return self.out_proj(output.reshape(*input_shape, -1).contiguous()), weights
+        output = output.reshape(*input_shape, -1).contiguous()
+        return self.out_proj(output if rows is None else output.flatten(0, 1).index_select(0, rows)), weights
 
 
 class TinyBertMLP(nn.Module):
@@ -218,7 +224,10 @@ class TinyBertMLP(nn.Module):
 
 
 class TinyBertLayer(GradientCheckpointingLayer):
-    """One encoder layer: attention and feed-forward, each with a residual sum and a LayerNorm after or before it."""
+    """One encoder layer: attention and feed-forward, each with a residual sum and a LayerNorm after or before it.
+
+    With `rows` (M,) of the flattened batch its output is (M, H): all tokens are attended to, but only those go on.
+    """
 
     def __init__(self, config: TinyBertConfig):
         super().__init__()
@@ -229,12 +238,16 @@ class TinyBertLayer(GradientCheckpointingLayer):
         self.mlp_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden_states: torch.Tensor, **kwargs: Unpack[TransformersKwargs]) -> torch.Tensor:
+    def forward(
+        self, hidden_states: torch.Tensor, rows: torch.LongTensor | None = None, **kwargs: Unpack[TransformersKwargs]
+    ) -> torch.Tensor:
+        attention_input = self.attention_norm(hidden_states) if self.pre_norm else hidden_states
+        attention_output, _ = self.attention(attention_input, rows=rows, **kwargs)
+        if rows is not None:
+            hidden_states = hidden_states.flatten(0, 1).index_select(0, rows)
         if self.pre_norm:
-            attention_output, _ = self.attention(self.attention_norm(hidden_states), **kwargs)
             hidden_states = hidden_states + self.dropout(attention_output)
             return hidden_states + self.dropout(self.mlp(self.mlp_norm(hidden_states)))
-        attention_output, _ = self.attention(hidden_states, **kwargs)
         hidden_states = self.attention_norm(hidden_states + self.dropout(attention_output))
         return self.mlp_norm(hidden_states + self.dropout(self.mlp(hidden_states)))
 
@@ -302,6 +315,7 @@ class TinyBertModel(TinyBertPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
+        rows: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutput:
         r"""Encode a batch.
@@ -314,9 +328,12 @@ class TinyBertModel(TinyBertPreTrainedModel):
             position_ids (`(batch_size, sequence_length)`): Position of each token in its text. `None` counts from
                 the first attended token, so that padding on the left changes nothing.
             inputs_embeds (`(batch_size, sequence_length, embedding_size)`): Token embeddings in place of ids.
+            rows (`(number,)`): Indices of tokens in the flattened batch; the last layer computes nothing for others.
+                `None` means all, in the shape of the batch.
 
         Returns:
-            `BaseModelOutput` with `last_hidden_state` `(batch_size, sequence_length, hidden_size)`, and on request
+            `BaseModelOutput` with `last_hidden_state` `(batch_size, sequence_length, hidden_size)`, with `rows`
+            `(number, hidden_size)`, and on request
             `hidden_states` and `attentions`. There are no segments: `token_type_ids` would change nothing.
 
         Raises:
@@ -336,9 +353,13 @@ class TinyBertModel(TinyBertPreTrainedModel):
             head_dim = self.config.hidden_size // self.config.num_attention_heads
             rotary_angles = _rotary_angles(position_ids, head_dim, hidden_states.dtype)
         attention_mask = self._attention_mask(hidden_states, attention_mask)
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, start=1):
             hidden_states = layer(
-                hidden_states, attention_mask=attention_mask, position_embeddings=rotary_angles, **kwargs
+                hidden_states,
+                rows=rows if number == len(self.layers) else None,
+                attention_mask=attention_mask,
+                position_embeddings=rotary_angles,
+                **kwargs,
             )
         return BaseModelOutput(last_hidden_state=self.final_norm(hidden_states))
 
@@ -388,6 +409,24 @@ class TinyBertModel(TinyBertPreTrainedModel):
         return mask.expand(batch_size, -1, sequence_length, -1)
 
 
+def _labelled_positions(labelled: torch.Tensor) -> torch.Tensor:
+    """Where the flattened `labelled` (B, S) is true; on CPU with position 0 behind it up to a round number.
+
+    There oneDNN makes kernels for each number of rows and keeps them: 2.6 MB at each step of a small model.
+    """
+    positions = labelled.flatten().nonzero()[:, 0]
+    if labelled.device.type != "cpu" or torch.compiler.is_compiling():
+        return positions
+    return F.pad(positions, (0, -len(positions) % LABELLED_MULTIPLE))
+
+
+def _logits_at_a_time(num_rows: int, vocab_size: int, device_type: str) -> tuple[int, int]:
+    """How many rows of logits, of `num_rows`, to hold at a time, and how many of these in float32."""
+    parts = math.ceil(num_rows / max(1, LOGITS_AT_A_TIME // vocab_size))
+    rows = math.ceil(num_rows / max(1, parts))  # all parts about as long
+    return max(1, rows), max(1, min(rows, LOGITS_IN_CACHE // vocab_size) if device_type == "cpu" else rows)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     """Sum of the cross-entropies of `hidden @ weight.T + bias` at `targets`, without ever holding all the logits.
 
@@ -395,7 +434,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     hand; backward only scales. Under autocast the products are of its dtype, all else is float32.
 
     Args:
-        hidden: (M, E). weight: (V, E). bias: (V,). targets: (M,), each in 0..V-1.
+        hidden: (M, E). weight: (V, E). bias: (V,).
+        targets: Each in 0..V-1, (at most M,); the rows of `hidden` behind them take no part.
     """
 
     @staticmethod
@@ -407,23 +447,29 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(device_type, enabled=False):
             low_hidden, low_weight = hidden.to(dtype), weight.to(dtype)
             loss = torch.zeros((), dtype=sums, device=hidden.device)
-            hidden_grad = torch.empty_like(hidden)
+            hidden_grad = torch.empty_like(low_hidden)
             weight_grad, bias_grad = torch.zeros_like(weight, dtype=sums), torch.zeros_like(bias, dtype=sums)
-            rows = max(1, LOGITS_AT_A_TIME // len(weight))
-            parts = zip(low_hidden.split(rows), hidden_grad.split(rows), targets.split(rows), strict=True)
-            for part, part_grad, part_targets in parts:
-                logits = (part @ low_weight.T).to(sums).add_(bias)
-                at_target = part_targets[:, None]
-                largest, target_logits = logits.amax(dim=-1), logits.gather(1, at_target).squeeze(1)
-                logits_grad = torch.softmax(logits, dim=-1)
-                log_totals = largest - logits_grad.amax(dim=-1).log()  # cheaper than a log-softmax of its own
-                loss += (log_totals - target_logits).sum()
-                logits_grad.scatter_add_(1, at_target, torch.full_like(at_target, -1, dtype=sums))
-                bias_grad += logits_grad.sum(dim=0)
-                logits_grad = logits_grad.to(dtype)
-                part_grad.copy_(logits_grad @ low_weight)
-                weight_grad += logits_grad.T @ part
-        ctx.save_for_backward(hidden_grad, weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
+            rows, few_rows = _logits_at_a_time(len(hidden), len(weight), device_type)
+            # One buffer for each purpose: fresh ones at every turn would cost as much as the arithmetic.
+            buffer, part_weight_grad = hidden.new_empty((rows, len(weight)), dtype=dtype), torch.empty_like(low_weight)
+            few, few_grad = (hidden.new_empty((few_rows, len(weight)), dtype=sums) for _ in range(2))
+            for start in range(0, len(hidden), rows):
+                part, part_targets = low_hidden[start : start + rows], targets[start : start + rows]
+                part_logits = torch.mm(part, low_weight.T, out=buffer[: len(part)])
+                part_logits[len(part_targets) :] = 0
+                labelled_logits = part_logits[: len(part_targets)].split(few_rows)
+                for low_logits, at_target in zip(labelled_logits, part_targets[:, None].split(few_rows), strict=True):
+                    logits = few[: len(low_logits)].copy_(low_logits).add_(bias)
+                    logits_grad = torch.softmax(logits, dim=-1, out=few_grad[: len(low_logits)])
+                    largest, target_logits = logits.amax(dim=-1), logits.gather(1, at_target).squeeze(1)
+                    log_totals = largest - logits_grad.amax(dim=-1).log()  # cheaper than a log-softmax of its own
+                    loss += (log_totals - target_logits).sum()
+                    logits_grad.scatter_add_(1, at_target, torch.full_like(at_target, -1, dtype=sums))
+                    bias_grad += logits_grad.sum(dim=0)
+                    low_logits.copy_(logits_grad)  # over the logits, which have served
+                torch.mm(part_logits, low_weight, out=hidden_grad[start : start + rows])
+                weight_grad += torch.mm(part_logits.T, part, out=part_weight_grad)
+        ctx.save_for_backward(hidden_grad.to(hidden.dtype), weight_grad.to(weight.dtype), bias_grad.to(bias.dtype))
         return loss
 
     @staticmethod
@@ -451,9 +497,9 @@ class TinyBertMaskedLMHead(nn.Module):
         return self.norm(self.act(self.dense(hidden_states)))
 
     def loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Sum of the cross-entropies of `hidden_states` (M, H) at `targets` (M,)."""
+        """Sum of the cross-entropies of the first of `hidden_states` (M, H) at `targets` (at most M,)."""
         if type(self.decoder) is not nn.Linear:  # replaced, by an adapter say: its own forward counts
-            return F.cross_entropy(self(hidden_states).float(), targets, reduction="sum")
+            return F.cross_entropy(self(hidden_states)[: len(targets)].float(), targets, reduction="sum")
         hidden_states = self.transform(hidden_states)
         return _LinearCrossEntropy.apply(hidden_states, self.decoder.weight, self.decoder.bias, targets)
 
@@ -497,24 +543,31 @@ class TinyBertForMaskedLM(TinyBertPreTrainedModel):
             `MaskedLMOutput`. `logits` is `(batch_size, sequence_length, vocab_size)` in eval mode and without
             labels, and **`None` in train mode with labels**.
         """
+        rows = None
+        if labels is not None:
+            labelled = labels != IGNORE_INDEX
+            targets = labels[labelled].long()
+            _check_range("labels", targets, self.config.vocab_size, "vocab_size")
+            rows = _labelled_positions(labelled) if self.training else None
+        whole = bool(kwargs.get("output_hidden_states", self.config.output_hidden_states))
         outputs = self.tinybert(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            rows=None if whole else rows,
             return_dict=True,
             **kwargs,
         )
         hidden_states = outputs.last_hidden_state
         logits = loss = None
-        if labels is None or not self.training:
+        if rows is None:
             logits = self.mlm_head(hidden_states)  # (B, S, V)
         if labels is not None:
-            labelled = labels != IGNORE_INDEX
-            targets = labels[labelled].long()
-            _check_range("labels", targets, self.config.vocab_size, "vocab_size")
             if logits is None:
-                total = self.mlm_head.loss(hidden_states[labelled], targets)
+                if whole:
+                    hidden_states = hidden_states.flatten(0, 1).index_select(0, rows)
+                total = self.mlm_head.loss(hidden_states, targets)
             else:
                 total = F.cross_entropy(logits[labelled].float(), targets, reduction="sum")
             num_items = kwargs.get("num_items_in_batch")

@@ -856,9 +856,25 @@ def test_masked_lm_loss_equals_the_dense_loss_with_its_gradients(tiny_model, tra
         assert_close(ours[name], theirs[name], 1e-6)
 
 
-@pytest.mark.parametrize("at_a_time", [1, 30, 1000])
-def test_chunked_cross_entropy_has_the_gradient_of_finite_differences(monkeypatch, at_a_time):
+@pytest.mark.parametrize("norm_placement", ["pre", "post"])
+def test_last_layer_for_some_tokens_equals_that_for_all_with_its_gradients(tiny_model, norm_placement):
+    model = without_dropout(TinyBertModel, tiny_model, norm_placement=norm_placement)
+    input_ids, mask, _ = masked_lm_batch()
+    rows = torch.tensor([0, 5, 5, 30])
+
+    some = model(input_ids, attention_mask=mask, rows=rows).last_hidden_state
+    all_of_them = model(input_ids, attention_mask=mask).last_hidden_state.flatten(0, 1)[rows]
+
+    assert_close(some, all_of_them, 1e-6)
+    ours, theirs = (gradients(model, states.square().sum()) for states in (some, all_of_them))
+    for name in theirs:
+        assert_close(ours[name], theirs[name], 1e-5)
+
+
+@pytest.mark.parametrize(("at_a_time", "in_cache"), [(1, 1), (30, 30), (1000, 30), (1000, 1000)])
+def test_chunked_cross_entropy_has_the_gradient_of_finite_differences(monkeypatch, at_a_time, in_cache):
     monkeypatch.setattr("hf_tinybert.modeling_tinybert.LOGITS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr("hf_tinybert.modeling_tinybert.LOGITS_IN_CACHE", in_cache)
     hidden, weight, bias = (
         torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((7, 5), (11, 5), (11,))
     )
@@ -870,6 +886,46 @@ def test_chunked_cross_entropy_has_the_gradient_of_finite_differences(monkeypatc
     expected = F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum")
     assert abs(total(hidden, weight, bias) - expected) < 1e-12
     assert torch.autograd.gradcheck(total, (hidden, weight, bias))
+
+
+def test_masked_lm_loss_is_the_same_with_hidden_states(tiny_model):
+    model = without_dropout(TinyBertForMaskedLM, tiny_model).train()
+    input_ids, mask, labels = masked_lm_batch()
+
+    asked = model(input_ids, attention_mask=mask, labels=labels, output_hidden_states=True)
+    plain = model(input_ids, attention_mask=mask, labels=labels)
+
+    assert asked.hidden_states[-1].shape == (3, 12, 16) and plain.hidden_states is None
+    assert_close(asked.loss, plain.loss, 1e-6)
+
+
+@pytest.mark.parametrize("at_a_time", [22, 1000])
+def test_chunked_cross_entropy_leaves_rows_behind_the_targets_out(monkeypatch, at_a_time):
+    monkeypatch.setattr("hf_tinybert.modeling_tinybert.LOGITS_AT_A_TIME", at_a_time)
+    hidden, weight, bias = (torch.randn(*shape, requires_grad=True) for shape in ((7, 5), (11, 5), (11,)))
+    targets = torch.tensor([0, 10, 3])
+
+    loss = _LinearCrossEntropy.apply(hidden, weight, bias, targets)
+    ours = torch.autograd.grad(loss, (hidden, weight, bias))
+
+    expected = F.cross_entropy(F.linear(hidden[:3], weight, bias), targets, reduction="sum")
+    assert_close(loss, expected, 1e-6)
+    for actual, exact in zip(ours, torch.autograd.grad(expected, (hidden, weight, bias)), strict=True):
+        assert_close(actual, exact, 1e-6)
+    assert not ours[0][3:].any()
+
+
+def test_training_with_few_labels_more_or_less_meets_the_same_shapes(tiny_model):
+    """Each new shape costs a kernel that oneDNN makes and keeps."""
+    model = tiny_model(TinyBertForMaskedLM).train()
+    shapes = []
+    model.mlm_head.dense.register_forward_hook(lambda module, inputs, output: shapes.append(output.shape))
+    input_ids = torch.randint(4, 50, (3, 12))
+    for number in (1, 20, 32, 33):
+        labels = torch.where(torch.arange(36).view(3, 12) < number, input_ids, -100)
+        model(input_ids, labels=labels).loss.backward()
+
+    assert shapes == [(32, 16), (32, 16), (32, 16), (64, 16)]
 
 
 def test_chunked_cross_entropy_of_large_logits_is_finite_and_exact():

@@ -42,7 +42,7 @@ def products(
     length: int,
     labelled: int,
 ) -> list[Product]:
-    """Those of an encoder with a masked-LM head that meets the vocabulary at `labelled` tokens only."""
+    """Those of an encoder whose last layer, behind attention, and masked-LM head see `labelled` tokens only."""
     tokens, h, layers = batch_size * length, hidden_size, num_hidden_layers
     heads, head_size = batch_size * num_attention_heads, hidden_size // num_attention_heads
     projection = [] if embedding_size == h else [Product(1, tokens, embedding_size, h)]
@@ -51,9 +51,15 @@ def products(
         Product(1, tokens, h, 3 * h, layers),  # queries, keys, values
         Product(heads, length, head_size, length, layers),  # scores
         Product(heads, length, length, head_size, layers),  # weighted values
-        Product(1, tokens, h, h, layers),  # output of attention
-        Product(1, tokens, h, 4 * h, layers),  # feed-forward
-        Product(1, tokens, 4 * h, h, layers),
+        *(
+            product
+            for rows, times in ((tokens, layers - 1), (labelled, 1))
+            for product in (
+                Product(1, rows, h, h, times),  # output of attention
+                Product(1, rows, h, 4 * h, times),  # feed-forward
+                Product(1, rows, 4 * h, h, times),
+            )
+        ),
         Product(1, labelled, h, embedding_size),  # head
         Product(1, labelled, embedding_size, vocab_size),
     ]

@@ -71,11 +71,11 @@ def _both(arguments: BenchArguments, text: Path, tokenizer: Path, seed: int, max
     )
     with company() as start:
         started = time.monotonic()
-        start(OURS, learning_peers.ours, arguments=pretraining)
+        start(OURS, learning_peers.ours, patience=None, arguments=pretraining)
         ours = json.loads((output_dir / RESULTS_FILE).read_text(encoding="utf-8"))["results"]
         say(f"seed {seed}: ours {ours['loss']:.3f} in {time.monotonic() - started:.0f} s")
         started = time.monotonic()
-        theirs = start(BERT, learning_peers.bert, arguments=pretraining).facts
+        theirs = start(BERT, learning_peers.bert, patience=None, arguments=pretraining).facts
         say(f"seed {seed}: HF Bert {theirs['loss']:.3f} in {time.monotonic() - started:.0f} s")
     assert theirs["predictions"] == ours["predictions"], "both answer for the same masked tokens"
     return {"seed": seed, OURS: ours["loss"], BERT: theirs["loss"], "unigram": ours["unigram_loss"]}

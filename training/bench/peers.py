@@ -14,7 +14,7 @@ from training.clock import say
 from training.errors import UserError
 
 
-PATIENCE = 900.0  # seconds; no order takes as long
+PATIENCE = 900.0  # seconds; no order takes as long, unless a peer is started with another
 # Imported once, in the process that the others are forked from: seconds for each of them saved.
 PRELOADED = [
     "torch",
@@ -58,11 +58,12 @@ class Peer:
         work: A function of a module, called in the process with its `Orders` and `arguments`; it replies once when it
             is ready, and once to every order.
         log: File for what it prints.
+        patience: Seconds to wait for an answer; `None` waits until the process ends.
         arguments: Of `work`.
     """
 
-    def __init__(self, name: str, work: Callable, log: Path, **arguments):
-        self.name, self._log = name, log
+    def __init__(self, name: str, work: Callable, log: Path, *, patience: float | None = PATIENCE, **arguments):
+        self.name, self._log, self._patience = name, log, patience
         self._connection, theirs = multiprocessing.Pipe()
         self._process = _context().Process(target=_work, args=(theirs, str(log), work, arguments), name=name)
         self._process.start()
@@ -80,8 +81,10 @@ class Peer:
         return self._answer()
 
     def _answer(self):
-        if not self._connection.poll(PATIENCE):
-            raise UserError(f"bench: {self.name} has not answered for {PATIENCE:.0f} seconds; {self._last_words()}")
+        if not self._connection.poll(self._patience):
+            raise UserError(
+                f"bench: {self.name} has not answered for {self._patience:.0f} seconds; {self._last_words()}"
+            )
         try:
             return self._connection.recv()
         except (EOFError, OSError):

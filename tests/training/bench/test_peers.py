@@ -31,6 +31,12 @@ def die_at_once(orders):
     sys.exit(3)
 
 
+def be_slow(orders):
+    orders.reply({})
+    orders.wait()
+    time.sleep(1)
+
+
 def measure_memory(orders):
     orders.reply({})
     size = orders.wait()
@@ -51,6 +57,14 @@ def test_peers_work_in_turn_and_every_second_round_goes_backwards(tmp_path):
     assert answers == {"a": ["aa"] * 3, "b": ["bb"] * 3, "c": ["cc"] * 3}
     assert file.read_text(encoding="utf-8") == "abc" + "cba" + "abc"
     assert [process.exitcode for process in processes] == [0, 0, 0]  # none is left
+
+
+def test_a_peer_that_answers_too_late_is_one_line():
+    with company() as start:
+        peer = start("a", be_slow)
+        peer._patience = 0.1
+        with pytest.raises(UserError, match=r"^bench: a has not answered for 0 seconds; it said nothing$"):
+            peer.ask("go")
 
 
 @pytest.mark.parametrize(
