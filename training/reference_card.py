@@ -1,6 +1,5 @@
 """The card of the reference models, filled from the report of `training.quality`."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -8,41 +7,41 @@ import jinja2
 
 from training.card import TEMPLATES
 from training.clock import as_text
+from training.run_folder import write_bytes
 from training.shared_runs import LENGTH
 
 
 TEMPLATE = "reference_model.md"
 CURVE = "pictures/loss_curve.png"  # in the folder of an encoder
+SHOWN = ("name", "quality", "budget", "inputs", "overlap", "news", "news_command", "max_length")  # of the report
 
 
-def write_reference_card(report: dict, sums: dict[str, str], encoder: Path, folder: Path) -> Path:
-    """Write `NAME.md`, and beside it `NAME-loss.png` if there is a loss curve.
+def write_reference_card(report: dict, sums: dict[str, str], encoders: dict[str, Path], folder: Path) -> Path:
+    """Write `NAME.md`, and beside it the loss curves that there are, as `ENCODER-loss.png`.
 
     Args:
         report: What `training.quality` writes as `table.json`.
         sums: The SHA-256 of each archive, from `training.release`.
-        encoder: Folder of the pre-trained encoder.
+        encoders: Folder of each pre-trained encoder, by its name.
         folder: Where to write.
 
     Returns:
         The path of the card.
     """
-    name = report["name"]
-    path, curve = folder / f"{name}.md", f"{name}-loss.png" if (encoder / CURVE).is_file() else None
-    if curve:
-        shutil.copyfile(encoder / CURVE, folder / curve)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(reference_card(report, sums, curve), encoding="utf-8", newline="\n")
-    os.replace(scratch, path)
+    path = folder / f"{report['name']}.md"
+    curves = {name: f"{name}-loss.png" for name, encoder in encoders.items() if (encoder / CURVE).is_file()}
+    for name, curve in curves.items():
+        shutil.copyfile(encoders[name] / CURVE, folder / curve)
+    write_bytes(path, reference_card(report, sums, curves).encode("utf-8"))
     return path
 
 
-def reference_card(report: dict, sums: dict[str, str], curve: str | None) -> str:
+def reference_card(report: dict, sums: dict[str, str], curves: dict[str, str]) -> str:
     """The text of the card.
 
     Args:
         report, sums: As for `write_reference_card`.
-        curve: Path of the picture of the loss curve, as the card links to it; `None` if there is none.
+        curves: Path of the picture of the loss curve of each encoder that has one, as the card links to it.
     """
     from training.quality import table
 
@@ -53,19 +52,20 @@ def reference_card(report: dict, sums: dict[str, str], curve: str | None) -> str
         keep_trailing_newline=True,
         autoescape=False,
     )
-    encoders = [{**one, "time": as_text(one["seconds"])} for one in report["encoders"]]
     return environment.get_template(TEMPLATE).render(
-        **{name: report[name] for name in ("name", "quality", "recipe", "budget", "inputs", "overlap", "max_length")},
-        encoders=encoders,
-        encoder=encoders[0],
+        **{name: report[name] for name in SHOWN},
+        encoders=[_encoder(one) for one in report["encoders"]],
         tasks=list(dict.fromkeys(row["task"] for row in report["rows"])),
         rows=[_row(row) for row in report["rows"]],
         table="\n".join(table(report["rows"])),
-        pretraining=report["command"],
         assets=[{"file": file, "sha256": digest, "what": _what(file, report)} for file, digest in sums.items()],
         shared=LENGTH,
-        curve=curve,
+        curves=curves,
     )
+
+
+def _encoder(encoder: dict) -> dict:
+    return {**encoder, "runs": [{**run, "time": as_text(run["seconds"])} for run in encoder["runs"]]}
 
 
 def _row(row: dict) -> dict:
@@ -85,9 +85,11 @@ def verdict(lead: dict[str, float], baseline: str) -> str:
 
 
 def _what(file: str, report: dict) -> str:
-    task = file.removesuffix(".tar.gz").removeprefix(report["name"]).removeprefix("-")
-    if not task:
-        return "the pre-trained encoder"
-    row = next(row for row in report["rows"] if row["task"] == task)  # the split of the first row is released
+    name = file.removesuffix(".tar.gz")
+    encoder = next((one for one in report["encoders"] if one["name"] == name), None)
+    if encoder:
+        return f"the pre-trained encoder for {' and '.join(encoder['tasks'])}"
+    # Of several splits that of the first row is released.
+    row = next(row for row in report["rows"] if f"{row['pretrained']}-{row['task']}" == name)
     score = row["model"][row["seeds"].index(row["median_seed"])]
-    return f"fine-tuned on {task}, {row['split']}, seed {row['median_seed']}: {row['metric']} {score:.2f}"
+    return f"fine-tuned on {row['task']}, {row['split']}, seed {row['median_seed']}: {row['metric']} {score:.2f}"

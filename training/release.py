@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 from training.publish import list_folder
+from training.run_folder import write_bytes
 
 
 SUMS = "SHA256SUMS"
@@ -27,7 +28,7 @@ def release(models: dict[str, Path], output_dir: Path) -> dict[str, str]:
     """
     output_dir.mkdir(parents=True, exist_ok=True)
     sums = {f"{name}.tar.gz": _archive(name, folder, output_dir / f"{name}.tar.gz") for name, folder in models.items()}
-    _replace(output_dir / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("utf-8"))
+    write_bytes(output_dir / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("utf-8"))
     return sums
 
 
@@ -55,9 +56,3 @@ def _archive(name: str, folder: Path, path: Path) -> str:
     finally:
         scratch.unlink(missing_ok=True)
     return digest
-
-
-def _replace(path: Path, content: bytes):
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(content)
-    os.replace(scratch, path)

@@ -354,11 +354,14 @@ def write_json(path: str | Path, value):
 
     A file name may hold bytes that are no UTF-8; they are written as the escapes that JSON has for them.
     """
-    path = Path(path)
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    write_bytes(Path(path), text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes):
+    """Write a file in one step: who looks sees what was there before, or all of it."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(
-        json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8", errors="backslashreplace"
-    )
+    scratch.write_bytes(content)
     os.replace(scratch, path)
 
 

@@ -1,10 +1,12 @@
 import gzip
 import json
+import re
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from tests.training.conftest import make_sentences
 from training import quality, quality_rows
@@ -52,14 +54,15 @@ def test_entities_by_row_add_up_to_the_f1_of_seqeval():
 
 def test_table_shows_mean_spread_and_interval():
     row = {
-        **{"task": "hotels", "split": "clean", "metric": "accuracy", "baseline_name": "TF-IDF", "baseline": 88.0},
+        **{"task": "hotels", "split": "clean", "pretrained": "mini-zh", "metric": "accuracy"},
+        **{"baseline_name": "TF-IDF", "baseline": 88.0},
         **{"model": [90.0, 92.0], "encoder": [89.0, 89.0], "lead": {"mean": 3.0, "low": 1.25, "high": 4.75}},
     }
     lines = quality.table([row, {**row, "encoder": None, "model": [90.0]}])
     rest = "| 88.00 (TF-IDF) | +3.00 (+1.25 to +4.75) |"
     assert lines[2:] == [
-        f"| hotels, clean | accuracy | 91.00 ± 1.41 | 89.00 ± 0.00 {rest}",
-        f"| hotels, clean | accuracy | 90.00 |  {rest}",
+        f"| hotels, clean | mini-zh | accuracy | 91.00 ± 1.41 | 89.00 ± 0.00 {rest}",
+        f"| hotels, clean | mini-zh | accuracy | 90.00 |  {rest}",
     ]
 
 
@@ -76,7 +79,7 @@ def data(tmp_path):
     folder = tmp_path / "data"
     sentences = make_sentences(400)
     (folder / "zh_reviews").mkdir(parents=True)
-    with gzip.open(folder / quality.TEXTS[0], "wt", encoding="utf-8") as file:
+    with gzip.open(folder / REVIEWS, "wt", encoding="utf-8") as file:
         file.write("\n".join([*sentences, *(f"{who}住在{where}。" for who in NAMES for where in PLACES)]))
     labelled = [f"{index % 2}\t{'很好' if index % 2 else '不好'}{text}" for index, text in enumerate(sentences)]
     tagged = [f"{' '.join(who + '在' + where)}\tB-PER I-PER O B-LOC I-LOC" for who in NAMES for where in PLACES]
@@ -89,35 +92,69 @@ def data(tmp_path):
     return folder
 
 
+REVIEWS = quality.ENCODERS["recipe"].text
 NAMES = ["张三", "李四", "王五", "赵六", "孙七", "周八", "吴九", "郑十", "钱一", "冯二"]
+HAN_WORD = re.compile("[\u4e00-\u9fff]{2}")
+TAGGING = "tiny-en"  # a recipe that reads Chinese by characters, as `mini-zh-characters` does
 PLACES = ["北京", "上海", "广州", "南京", "天津", "西安", "成都", "杭州", "大连"]
 
 
-def test_texts_that_share_twenty_characters_with_dev_are_counted(data):
+def test_texts_that_share_twenty_characters_with_dev_are_counted(data, tmp_path):
     long = "一二三四五六七八九十甲乙丙丁戊己庚辛壬癸"
-    with gzip.open(data / quality.TEXTS[0], "wt", encoding="utf-8") as file:
+    with gzip.open(data / REVIEWS, "wt", encoding="utf-8") as file:
         file.write(f"前{long}后\n{long[:10]} {long[10:]}。\n{long[:19]}\n")
     dev = data / "book_review" / quality.DEV
     dev.write_text(f"label\ttext_a\n1\t又{long}\n", encoding="utf-8")
 
-    counted = quality._overlap(data)
+    (tmp_path / quality.NEWS).write_text("张三在北京\n周八在西安\n", encoding="utf-8")
+    assert "周 八 在 西 安" in (data / "msra_ner" / quality.DEV).read_text(encoding="utf-8")
 
-    assert counted[quality.TEXTS[0]] == {"chnsenticorp": 0, "book_review": 2, "msra_ner": 0}
+    counted = quality._overlap(data, tmp_path)
+
+    assert counted[REVIEWS] == {"chnsenticorp": 0, "book_review": 2}
+    assert counted[quality.NEWS] == {"msra_ner": 1}
     assert counted["chnsenticorp/train_clean.tsv"] == {"chnsenticorp": 10}  # the fixture's rows 50 to 59
+
+
+def test_recipes_of_one_name_are_refused_before_any_work(data, tmp_path, capsys):
+    out, other = tmp_path / "out", tmp_path / "mini-zh.yaml"
+    other.write_text("size: tiny\n", encoding="utf-8")
+    assert quality.main(["--data", str(data), "--output_dir", str(out), "--characters_recipe", str(other)]) == 2
+    assert "--recipe and --characters_recipe are both named mini-zh" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_without_snownlp_one_line_says_so_before_any_work(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert quality.main(["--data", str(data), "--output_dir", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "pip install 'hf-tinybert[demo]'" in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_commands_by_hand_name_what_a_person_has(tmp_path):
+    arguments = quality.parse(["--data", str(tmp_path), "--output_dir", str(tmp_path)])
+    assert quality._news_by_hand() == (
+        "python -m training.news --train_file DATA/msra_ner/train.tsv --validation_file DATA/msra_ner/dev.tsv "
+        "--text_column text_a --output_file news.txt"
+    )
+    assert quality._pretraining_by_hand(arguments, "characters_recipe") == (
+        "python -m training pretrain training/recipes/mini-zh-characters.yaml --train_files news.txt "
+        "--time_budget 60m --seed 0 --output_dir mini-zh-characters"
+    )
+    assert "--train_files DATA/zh_reviews/pretrain.txt.gz" in quality._pretraining_by_hand(arguments, "recipe")
 
 
 def test_what_was_made_from_other_data_is_not_taken_for_this(data, tmp_path, capsys):
     arguments = ["--data", str(data), "--output_dir", str(tmp_path)]
-    (tmp_path / "inputs.json").write_text(
-        json.dumps({quality.TEXTS[0]: {"bytes": 1, "sha256": "0"}}), encoding="utf-8"
-    )
+    (tmp_path / "inputs.json").write_text(json.dumps({REVIEWS: {"bytes": 1, "sha256": "0"}}), encoding="utf-8")
     assert quality.main(arguments) == 2
-    assert f"{quality.TEXTS[0]} changed" in capsys.readouterr().err
+    assert f"{REVIEWS} changed" in capsys.readouterr().err
 
 
 def test_options_of_a_task_reach_its_command_with_the_folder_of_the_data(monkeypatch):
     options = {"text_column": "t", "unlabelled_files": ["{data}/a.txt", "{data}/b.txt"], "epochs": 2}
-    monkeypatch.setitem(quality.TASKS, "hotels", quality.Task(options))
+    monkeypatch.setitem(quality.TASKS, "hotels", quality.Task(options=options))
     fields = quality._finetuning(Path("mini"), Path("some/data"), "hotels", "train.tsv", 1)
     assert " ".join(as_words(**fields)) == (
         "--model mini --train_file some/data/hotels/train.tsv --validation_file some/data/hotels/dev.tsv "
@@ -130,33 +167,51 @@ def test_the_table_is_made_from_raw_text_and_a_second_call_makes_nothing_anew(da
     monkeypatch.setattr("training.pretrain._measure_step", lambda *_: 30.0)  # a budget of time that takes none
     monkeypatch.setattr("training.trainer.Deadline.seconds_left", lambda self: 0.0)
     monkeypatch.setattr(quality_rows, "RESAMPLES", 100)
+    monkeypatch.setattr("training.news.read_news", lambda: make_sentences(300, seed=1))
     out, cards = tmp_path / "out", tmp_path / "cards"
     cards.mkdir()
     arguments = ["--data", str(data), "--budget", "10m", "--seeds", "1", "--output_dir", str(out)]
     arguments += ["--recipe", "training/recipes/tiny-zh.yaml", "--cards", str(cards)]
+    arguments += ["--characters_recipe", "training/recipes/tiny-en.yaml"]
 
     assert quality.main(arguments) == 0
 
-    rows = json.loads((out / "table.json").read_text(encoding="utf-8"))["rows"]
+    report = json.loads((out / "table.json").read_text(encoding="utf-8"))
+    assert report["news"]["shared"] == 10 and report["overlap"][quality.NEWS] == {"msra_ner": 0}
+    assert f"--characters_recipe training/recipes/{TAGGING}.yaml" in report["quality"]
+    assert [(encoder["name"], encoder["tasks"]) for encoder in report["encoders"]] == [
+        ("tiny-zh", ["chnsenticorp", "book_review"]),
+        (TAGGING, ["msra_ner"]),
+    ]
+    rows = report["rows"]
     assert [(row["task"], row["split"]) for row in rows] == [
         (task, split) for task, settings in quality.TASKS.items() for split in settings.splits
     ]
     for row in rows:  # as `finetune` scored them itself
         scores = json.loads((out / row["median_run"] / "eval_results.json").read_text(encoding="utf-8"))["scores"]
         metric, baseline = ("f1", "crf") if row["task"] == "msra_ner" else ("accuracy", "tfidf")
+        assert row["pretrained"] == (TAGGING if row["task"] == "msra_ner" else "tiny-zh")
         assert row["model"] == [pytest.approx(100 * scores["dev.tsv"]["model"][metric])]
         assert row["baseline"] == pytest.approx(100 * scores["dev.tsv"][baseline][metric])
     assert (cards / "tiny-zh.md").read_bytes() == (out / "tiny-zh.md").read_bytes()
-    assert (cards / "tiny-zh-loss.png").is_file() and str(tmp_path) not in (out / "tiny-zh.md").read_text("utf-8")
+    assert (cards / "tiny-zh-loss.png").is_file() and (cards / f"{TAGGING}-loss.png").is_file()
+    assert str(tmp_path) not in (out / "tiny-zh.md").read_text("utf-8")
     archives = sorted((out / "release").glob("*.tar.gz"))
     assert [path.name for path in archives] == sorted(
-        [f"tiny-zh-{task}.tar.gz" for task in quality.TASKS] + ["tiny-zh.tar.gz"]
+        [f"tiny-zh{task}.tar.gz" for task in ("", "-chnsenticorp", "-book_review")]
+        + [f"{TAGGING}{task}.tar.gz" for task in ("", "-msra_ner")]
     )
     for path in archives:
         with tarfile.open(path) as archive:
             archive.extractall(tmp_path / "unpacked", filter="data")
-    tagger = str(tmp_path / "unpacked" / "tiny-zh-msra_ner")
+    vocabularies = {
+        name: AutoTokenizer.from_pretrained(tmp_path / "unpacked" / name).get_vocab() for name in ("tiny-zh", TAGGING)
+    }
+    words = {name: [token for token in tokens if HAN_WORD.search(token)] for name, tokens in vocabularies.items()}
+    assert words["tiny-zh"] and not words[TAGGING]
+    tagger = str(tmp_path / "unpacked" / f"{TAGGING}-msra_ner")
     assert carry_out(["evaluate", "--model", tagger, "--test_file", str(data / "msra_ner" / "dev.tsv")]) == 0
+    assert AutoTokenizer.from_pretrained(tagger).get_vocab() == vocabularies[TAGGING]
 
     made = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     before = (out / "release" / "SHA256SUMS").read_bytes()
