@@ -44,8 +44,9 @@ class TinyBertConfig(PreTrainedConfig):
             token embedding, or a rotation of queries and keys (RoFormer, arXiv 2104.09864, base 10,000).
         classifier_pooling (`"cls"` or `"mean"`, defaults to `"cls"`): What the classifiers of whole texts read: the
             first attended token, or the mean over attended tokens.
-        num_ngram_buckets (`int`, defaults to 0): Number of buckets that the classifier of texts hashes its n-grams of
-            characters or tokens into; their tf-idf then counts for half of its logits. 0 means no n-grams.
+        num_ngram_buckets (`int`, defaults to 0): Number of buckets that n-grams are hashed into: by the classifier of
+            texts those of characters or tokens, whose tf-idf then counts for half of its logits; by the classifier of
+            tokens those around each token, the features of a CRF. 0 means no n-grams, and no CRF.
         tie_word_embeddings (`bool`, defaults to `False`): Whether the masked-LM decoder shares the token embedding.
 
     Raises:

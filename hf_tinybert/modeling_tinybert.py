@@ -36,6 +36,10 @@ ROTARY_BASE = 10_000.0  # RoFormer, arXiv 2104.09864, section 3.3
 IGNORE_INDEX = -100  # the label that transformers' collators give to positions without a target
 NGRAM_ORDER = 3  # longest n-gram of a classifier,
 UNITS_PER_TOKEN = 16  # and the number of characters of a token that it reads
+# Places, counted from a token, of the n-grams that speak for its tag in a CRF; the first is a bias.
+WINDOWS = ((), (-2,), (-1,), (0,), (1,), (2,), (-1, 0), (0, 1))
+REACH = 2  # how far they reach
+CHAIN_ROUNDS = 16  # how far a tag reaches: more changed no tag of 2,000 sentences
 NGRAM_FACTOR, NGRAM_PRIME = 1_000_003, 2**31 - 1  # of the hash of an n-gram; their product fits into 64 bits
 # Of the masked-LM loss in training: how many logits there are at a time, and how many of these in float32, on CPU.
 # The latter must stay in the cache.
@@ -271,6 +275,7 @@ class TinyBertPreTrainedModel(PreTrainedModel):
         r"^classifier\.(weight|bias)$",
         r"^qa_outputs\.(weight|bias)$",
         r"^ngrams\.(weight|bias|idf|units)$",
+        r"^crf\.(weight|transitions)$",
     ]
 
     @torch.no_grad()
@@ -281,6 +286,9 @@ class TinyBertPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, TinyBertCrf):
+            init.zeros_(module.weight)
+            init.zeros_(module.transitions)
         elif isinstance(module, TinyBertNgrams):
             init.zeros_(module.weight)
             init.zeros_(module.bias)
@@ -609,6 +617,24 @@ def _cross_entropy(
     return total / (labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
 
+def _attended(
+    config: TinyBertConfig, input_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None, like: torch.Tensor
+) -> torch.Tensor:
+    """Which tokens (B, S) of a batch are there; without a mask and ids all of those of `like` (B, S, any)."""
+    if attention_mask is not None and attention_mask.ndim == 2:
+        return attention_mask != 0
+    if input_ids is None or config.pad_token_id is None:
+        return torch.ones(like.shape[:2], dtype=torch.bool, device=like.device)
+    return input_ids != config.pad_token_id
+
+
+def _ids_of_ngrams(input_ids: torch.LongTensor | None) -> torch.LongTensor:
+    """The ids, or a `ValueError` if there are none."""
+    if input_ids is None:
+        raise ValueError("The n-grams of this classifier are made of token ids: give `input_ids`.")
+    return input_ids
+
+
 def ngram_buckets(units: torch.Tensor, present: torch.Tensor, num_buckets: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Buckets of the n-grams of one to `NGRAM_ORDER` units, and which of them are there, (B, NGRAM_ORDER * W) both.
 
@@ -738,23 +764,14 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
         )
         logits = self.classifier(_pool(self.config, outputs.last_hidden_state, attention_mask))
         if self.ngrams is not None:
-            logits = (logits + self.ngrams(input_ids, self._attended(input_ids, attention_mask))) / 2
+            attended = _attended(self.config, input_ids, attention_mask, outputs.last_hidden_state)
+            logits = (logits + self.ngrams(_ids_of_ngrams(input_ids), attended)) / 2
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), kwargs.get("num_items_in_batch"))
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-    def _attended(self, input_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Which tokens (B, S) the n-grams are made of."""
-        if input_ids is None:
-            raise ValueError("The n-grams of this classifier are made of token ids: give `input_ids`.")
-        if attention_mask is not None and attention_mask.ndim == 2:
-            return attention_mask != 0
-        if self.config.pad_token_id is None:
-            return torch.ones_like(input_ids, dtype=torch.bool)
-        return input_ids != self.config.pad_token_id
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch) -> torch.Tensor:
         """Cross-entropy, binary cross-entropy or squared error; unlike transformers' it leaves the config alone."""
@@ -774,8 +791,70 @@ class TinyBertForSequenceClassification(TinyBertPreTrainedModel):
         return total / (labels.numel() if num_items_in_batch is None else num_items_in_batch)
 
 
+def window_buckets(ids: list[torch.Tensor], number: int, num_buckets: int) -> torch.Tensor:
+    """Buckets (...) of the n-grams of a window.
+
+    Args:
+        ids: For each place of the window, token ids plus 1 (...); 0 where nothing is.
+        number: Of the window in `WINDOWS`.
+    """
+    hashes = torch.full_like(ids[0], number + 1)
+    for each in ids[: len(WINDOWS[number])]:
+        hashes = (hashes * NGRAM_FACTOR + each) % NGRAM_PRIME
+    return hashes % num_buckets
+
+
+class TinyBertCrf(nn.Module):
+    """A linear-chain CRF (Lafferty et al. 2001) over the tokens of a text, which an encoder has a say in.
+
+    Attributes:
+        weight: Score of each label (column) in each bucket that n-grams of tokens around a token are hashed into.
+        transitions: Score of each label (row) before each other (column).
+    """
+
+    def __init__(self, config: TinyBertConfig):
+        super().__init__()
+        assert config.num_labels is not None  # the config fills in its labels
+        self.weight = nn.Parameter(torch.zeros(config.num_ngram_buckets, config.num_labels))
+        self.transitions = nn.Parameter(torch.zeros(config.num_labels, config.num_labels))
+
+    def forward(self, logits: torch.Tensor, input_ids: torch.LongTensor, attended: torch.Tensor) -> torch.Tensor:
+        """Logits (B, S, num_labels) of each tag in its row, out of those by the encoder alone.
+
+        Args:
+            input_ids, attended: (B, S) token ids and which of them are there.
+        """
+        present = attended[:, :, None]
+        scores = (logits.log_softmax(dim=-1) + self._emissions(input_ids, attended)) * present
+        before, after = torch.zeros_like(scores), torch.zeros_like(scores)
+        # Sums over the tags of the tokens before and after, a token further in each round: exact inference would go
+        # token by token, which neither a processor nor ONNX likes.
+        for _ in range(CHAIN_ROUNDS):
+            before = _normalized(((scores + before)[:, :, :, None] + self.transitions).logsumexp(dim=2)) * present
+            before = F.pad(before, (0, 0, 1, 0))[:, :-1]
+            after = _normalized(((scores + after)[:, :, None] + self.transitions).logsumexp(dim=3)) * present
+            after = F.pad(after, (0, 0, 0, 1))[:, 1:]
+        return scores + before + after
+
+    def _emissions(self, input_ids: torch.LongTensor, attended: torch.Tensor) -> torch.Tensor:
+        """What the n-grams around each token say of its label, (B, S, num_labels)."""
+        length, num_buckets = input_ids.shape[1], self.weight.shape[0]
+        ids = F.pad((input_ids + 1) * attended, (REACH, REACH))  # 0 beyond the ends and in padding
+        columns = {place: ids[:, REACH + place : REACH + place + length] for place in range(-REACH, REACH + 1)}
+        buckets = [
+            window_buckets([columns[place] for place in places or (0,)], number, num_buckets)
+            for number, places in enumerate(WINDOWS)
+        ]
+        return F.embedding(torch.stack(buckets, dim=-1), self.weight).sum(dim=-2)
+
+
+def _normalized(messages: torch.Tensor) -> torch.Tensor:
+    """The same up to a constant for all labels, so that they do not grow from round to round."""
+    return messages - messages.amax(dim=-1, keepdim=True)
+
+
 class TinyBertForTokenClassification(TinyBertPreTrainedModel):
-    """The encoder with a classifier of tokens, for tagging."""
+    """The encoder with a classifier of tokens, for tagging, and, if the config says so, a CRF beside it."""
 
     def __init__(self, config: TinyBertConfig):
         super().__init__(config)
@@ -783,6 +862,7 @@ class TinyBertForTokenClassification(TinyBertPreTrainedModel):
         self.num_labels: int = config.num_labels
         self.tinybert = TinyBertModel(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.crf = TinyBertCrf(config) if config.num_ngram_buckets else None
         self.post_init()
 
     @can_return_tuple
@@ -804,6 +884,9 @@ class TinyBertForTokenClassification(TinyBertPreTrainedModel):
 
         Returns:
             `TokenClassifierOutput` with `logits` `(batch_size, sequence_length, num_labels)`.
+
+        Raises:
+            ValueError: If the model has n-grams and is given `inputs_embeds`.
         """
         outputs = self.tinybert(
             input_ids=input_ids,
@@ -814,6 +897,9 @@ class TinyBertForTokenClassification(TinyBertPreTrainedModel):
             **kwargs,
         )
         logits = self.classifier(outputs.last_hidden_state)
+        if self.crf is not None:
+            attended = _attended(self.config, input_ids, attention_mask, logits)
+            logits = self.crf(logits, _ids_of_ngrams(input_ids), attended)
         loss = None
         if labels is not None:
             loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))

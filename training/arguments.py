@@ -144,7 +144,7 @@ class FinetuneArguments(CardArguments):
         "share of tokens hidden (default: 0.3 to classify texts, else 0)",
         None,
     )
-    ngram_buckets: int | None = option("buckets of n-grams (default: 524,288 to classify texts, else 0)", None)
+    ngram_buckets: int | None = option("buckets of n-grams (default: 524,288; 0 for answers)", None)
     seed: int = option("seed of the new head, order and dropout", 0)
     save_steps: int | None = option("steps between checkpoints (default: every epoch)", None, heading="output")
     output_dir: str = option("folder to make; it appears when all is done")
@@ -161,7 +161,7 @@ class FinetuneArguments(CardArguments):
             # Against learning the rows by heart, as above; not measured for tags and answers.
             self.embedding_rate = 0.1 if self.task == "sequence-classification" else 1.0
         if self.ngram_buckets is None:
-            self.ngram_buckets = 2**19 if self.task == "sequence-classification" else 0
+            self.ngram_buckets = 0 if self.task == "question-answering" else 2**19
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,5 @@
 """The task sequence-classification: one label, several labels or a number for a text or a pair of texts."""
 
-import contextlib
 import math
 import typing
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from training import files, labelled
 from training.arguments import FinetuneArguments
 from training.errors import UserError
 from training.mistakes import judge
-from training.tasks import TRUNCATE, comparison
+from training.tasks import TRUNCATE, comparison, encoder_alone, has_company
 
 
 if typing.TYPE_CHECKING:
@@ -125,16 +124,6 @@ def finish(
     print(f"n-grams of one to three {units} stand beside the encoder, in {num_buckets:,} buckets")
 
 
-@contextlib.contextmanager
-def encoder_alone(model: "PreTrainedModel"):
-    """Leaves the n-grams of `model` out of its logits."""
-    ngrams, model.ngrams = model.ngrams, None
-    try:
-        yield
-    finally:
-        model.ngrams = ngrams
-
-
 def fit_baselines(data: labelled.LabelledData, problem_type: str) -> tuple:
     """`training.baseline.Baseline` and `training.baseline.majority`, fitted on the training rows."""
     from training.baseline import fit_baseline, majority
@@ -194,7 +183,7 @@ def score_all(finetuned: "FineTuned", baselines: tuple | None, data: labelled.La
     inputs = finetuned.model, finetuned.tokenizer, data.texts, data.pairs, task.max_length
     logits, cut = predict_logits(*inputs)
     predictions = {"model": decide(logits, task.problem_type)}
-    if getattr(finetuned.model, "ngrams", None) is not None:
+    if has_company(finetuned.model):
         with encoder_alone(finetuned.model):
             predictions["encoder"] = decide(predict_logits(*inputs)[0], task.problem_type)
     if baselines is not None:

@@ -32,9 +32,9 @@ CERTAIN = 10.0  # logit of a label that every training row has
 UNKNOWN = 0x110000  # the unit of `[UNK]`, beyond all characters
 
 
-def number_of_buckets(asked: int, num_labels: int) -> int:
-    """The asked number, halved until the weights of all labels are no more than `MAX_WEIGHTS`."""
-    while asked * num_labels > MAX_WEIGHTS and asked > 1:
+def number_of_buckets(asked: int, num_labels: int, max_weights: int = MAX_WEIGHTS) -> int:
+    """The asked number, halved until the weights of all labels are no more than `max_weights`."""
+    while asked * num_labels > max_weights and asked > 1:
         asked //= 2
     return asked
 

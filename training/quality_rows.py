@@ -4,10 +4,14 @@ Each row counts as two numbers: what is `right`, and `of` how much. A score is t
 other: 1 of 1 for a right label makes the accuracy, twice the entities found of those told and those there make F1.
 """
 
+import typing
 from pathlib import Path
 
 import numpy as np
 
+
+if typing.TYPE_CHECKING:
+    from training.predict import FineTuned
 
 RESAMPLES = 10_000  # of the paired bootstrap
 SEED = 0
@@ -20,23 +24,27 @@ Rows = dict[str, list[int]]
 
 
 def rows_of_model(folder: Path, test_file: Path) -> dict[str, Rows]:
-    """What a fine-tuned folder gets right of each row of `test_file`: `model`, and where it has n-grams, `encoder`."""
-    from training.classification import decide, encoder_alone, predict_logits
+    """What a fine-tuned folder gets right of each row of `test_file`: `model`, and `encoder` if it has company."""
     from training.predict import load_finetuned
-    from training.tagging import inputs, tag_texts, tag_tokens
+    from training.tasks import encoder_alone, has_company
 
-    finetuned = load_finetuned(folder)
-    task, test = finetuned.task, _load(folder, test_file)
-    if task.task == "token-classification":
-        pieces, _ = tag_texts(finetuned, inputs(test)[0])
-        tags = [tag_tokens(row, found) for row, found in zip(test.tokens, pieces, strict=True)]
-        return {"model": count_entities(tags, test.labels)}
-    given = finetuned.model, finetuned.tokenizer, test.texts, test.pairs, task.max_length
-    found = {"model": count_labels(decide(predict_logits(*given)[0], task.problem_type), test.labels)}
-    if getattr(finetuned.model, "ngrams", None) is not None:
+    finetuned, test = load_finetuned(folder), _load(folder, test_file)
+    found = {"model": _rows(finetuned, test)}
+    if has_company(finetuned.model):
         with encoder_alone(finetuned.model):
-            found["encoder"] = count_labels(decide(predict_logits(*given)[0], task.problem_type), test.labels)
+            found["encoder"] = _rows(finetuned, test)
     return found
+
+
+def _rows(finetuned: "FineTuned", test) -> Rows:
+    from training.classification import decide, predict_logits
+    from training.tagging import predict_tags
+
+    task = finetuned.task
+    if task.task == "token-classification":
+        return count_entities(predict_tags(finetuned, test)[0], test.labels)
+    given = finetuned.model, finetuned.tokenizer, test.texts, test.pairs, task.max_length
+    return count_labels(decide(predict_logits(*given)[0], task.problem_type), test.labels)
 
 
 def rows_of_baseline(folder: Path, train_file: Path, test_file: Path) -> Rows:

@@ -16,12 +16,12 @@ from training.arguments import FinetuneArguments
 from training.classification import label_fields
 from training.errors import UserError
 from training.tagged import OUTSIDE, TaggedData, load_split  # noqa: F401 - load_split is part of a task
-from training.tasks import comparison
+from training.tasks import comparison, encoder_alone, has_company
 
 
 if typing.TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from training.crf import Tagger
     from training.predict import FineTuned, Task
@@ -75,8 +75,6 @@ def check_arguments(arguments: FinetuneArguments):
     for name in ("text_pair_column", "problem_type"):
         if getattr(arguments, name) is not None:
             raise UserError(f"--{name} is of no use to --task token-classification; leave it out")
-    if arguments.ngram_buckets:
-        raise UserError("--ngram_buckets is of no use to --task token-classification; leave it out")
 
 
 def inputs(data: TaggedData) -> tuple[list[str], None]:
@@ -288,6 +286,26 @@ def make_collator(tokenizer: "PreTrainedTokenizerBase"):
     return DataCollatorForTokenClassification(tokenizer)
 
 
+def finish(
+    arguments: FinetuneArguments,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    dataset: "Dataset",
+    data: TaggedData,
+):
+    """Put a CRF beside the encoder, and say so."""
+    from hf_tinybert import TinyBertForTokenClassification
+    from training.tagging_crf import attach_crf
+
+    if not arguments.ngram_buckets:
+        return
+    if not isinstance(model, TinyBertForTokenClassification):
+        print(f"no CRF beside the encoder: {type(model).__name__} has no place for it")
+        return
+    num_buckets = attach_crf(model, dataset, arguments.ngram_buckets)
+    print(f"a CRF stands beside the encoder, its n-grams in {num_buckets:,} buckets")
+
+
 def fit_baselines(data: TaggedData, problem_type: None) -> "Tagger":
     """`training.crf.fit_crf` on the training rows."""
     from training.crf import fit_crf
@@ -372,6 +390,12 @@ def score(predictions: list[list[str]], labels: list[list[str]]) -> dict:
     return {**chosen(averages["micro"]), "types": types}
 
 
+def predict_tags(finetuned: "FineTuned", data: TaggedData) -> tuple[list[list[str]], int]:
+    """A tag for every token of every row, and the number of rows in several windows."""
+    pieces, long = tag_texts(finetuned, [tagged.join(row)[0] for row in data.tokens])
+    return [tag_tokens(row, found) for row, found in zip(data.tokens, pieces, strict=True)], long
+
+
 def score_all(finetuned: "FineTuned", baselines: "Tagger | None", data: TaggedData) -> dict:
     """Scores of the model beside those of the CRF, on the same rows.
 
@@ -379,10 +403,14 @@ def score_all(finetuned: "FineTuned", baselines: "Tagger | None", data: TaggedDa
         baselines: From `fit_baselines`; `None` leaves it out.
 
     Returns:
-        `rows`, `blank`, `in_windows`, `begun`, `entities`, and `model` and `crf` as `score` has them.
+        `rows`, `blank`, `in_windows`, `begun`, `entities`, and `model`, `encoder` (without the CRF beside it, if there
+        is one) and `crf` as `score` has them.
     """
-    pieces, long = tag_texts(finetuned, [tagged.join(row)[0] for row in data.tokens])
-    predictions = {"model": [tag_tokens(row, found) for row, found in zip(data.tokens, pieces, strict=True)]}
+    tags, long = predict_tags(finetuned, data)
+    predictions = {"model": tags}
+    if has_company(finetuned.model):
+        with encoder_alone(finetuned.model):
+            predictions["encoder"], _ = predict_tags(finetuned, data)
     if baselines is not None:
         predictions["crf"] = baselines.predict(data.tokens)
     return {
@@ -407,7 +435,7 @@ def notes(scores: dict, task: "Task") -> list[str]:
 def _compared() -> dict[str, str]:
     from training.crf import NAME
 
-    return {"model": "this model", "crf": NAME}
+    return {"model": "this model", "encoder": "its encoder alone", "crf": NAME}
 
 
 def table(scores: dict, problem_type: None) -> list[str]:
@@ -440,7 +468,8 @@ def card_table(results: dict) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         for kind in scores["model"]["types"]:
             by_kind = [values.get("types", {}).get(kind, {}) for values in both]
             rows.append((source, f"{kind} f1", *(_number(values.get("f1")) for values in by_kind)))
-    return ("rows", "metric", *_compared().values()), rows
+    compared = _compared()
+    return ("rows", "metric", compared["model"], compared["crf"]), rows
 
 
 def _number(value: float | None) -> str:

@@ -33,6 +33,7 @@ A module of a task holds:
 Data is any object with what `Data` below has.
 """
 
+import contextlib
 import importlib
 import typing
 from types import ModuleType
@@ -40,6 +41,7 @@ from types import ModuleType
 from training.errors import UserError
 
 
+COMPANY = ("ngrams", "crf")  # what may stand beside the encoder of a model
 TRUNCATE = "give `truncation=True` with texts that may be longer than the model takes"
 TASKS = {
     "sequence-classification": "training.classification",
@@ -68,6 +70,24 @@ class Data(typing.Protocol):
         """What makes rows the same text."""
 
     def __len__(self) -> int: ...
+
+
+def has_company(model) -> bool:
+    """Whether something stands beside the encoder of a model: n-grams, a CRF."""
+    return any(getattr(model, name, None) is not None for name in COMPANY)
+
+
+@contextlib.contextmanager
+def encoder_alone(model):
+    """Leaves out of the logits of `model` what stands beside its encoder."""
+    kept = {name: getattr(model, name) for name in COMPANY if hasattr(model, name)}
+    try:
+        for name in kept:
+            setattr(model, name, None)
+        yield
+    finally:
+        for name, part in kept.items():
+            setattr(model, name, part)
 
 
 def comparison(other: str, metric: str, ours: float, theirs: float, shown: tuple[str, str]) -> str:

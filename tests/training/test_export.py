@@ -280,6 +280,12 @@ def test_every_head_answers_as_torch_at_lengths_that_people_use(head, tiny_model
     assert_answers_as_torch(onnxruntime.InferenceSession(tmp_path / "model.onnx"), model, lengths=(7, 128, 512))
 
 
+def test_a_tagger_with_a_crf_answers_as_torch(tiny_model, tmp_path):
+    model = tiny_model(hf_tinybert.TinyBertForTokenClassification, num_ngram_buckets=5_021, num_labels=5)
+    export.export_onnx(model, tmp_path / "model.onnx")
+    assert_answers_as_torch(onnxruntime.InferenceSession(tmp_path / "model.onnx"), model, lengths=(1, 7, 24))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", [{}, OTHER_SWITCHES], ids=["reference", "other switches"])
 @pytest.mark.parametrize("head", HEADS)
