@@ -54,6 +54,8 @@ def test_student_learns_and_the_folder_says_from_what(finished, files):
     assert scores["encoder"]["accuracy"] >= 0.9
     assert results["rows"]["unlabelled"] == 40
     assert results["settings"]["raw_files"] == ["raw.txt"]
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    assert "- 40 raw texts, with the answers of a first model" in card
     assert str(files[1].parent) not in (finished / "eval_results.json").read_text(encoding="utf-8")
 
 
