@@ -131,7 +131,7 @@ class FinetuneArguments(CardArguments):
     raw_files: list[str] | None = option(  # noqa: RUF009 - a field, its default None
         "raw text for self-training", None
     )
-    raw_texts: int = option("the most texts of it", 100_000)
+    raw_texts: int | None = option("the most texts of it (default: 100,000)", None)
     max_length: int = option("longest text in tokens; more is cut, or read in pieces", 128)
     epochs: float = option("passes over the training rows", 4.0, heading="optimisation")
     batch_size: int = option("texts in an optimizer step", 32)
@@ -146,7 +146,9 @@ class FinetuneArguments(CardArguments):
     )
     ngram_buckets: int | None = option("buckets of n-grams (default: 524,288; 0 for answers)", None)
     seed: int = option("seed of the new head, order and dropout", 0)
-    save_steps: int | None = option("steps between checkpoints (default: every epoch)", None, heading="output")
+    save_steps: int | None = option(
+        "steps between checkpoints (default: an epoch, or a tenth of one alone)", None, heading="output"
+    )
     output_dir: str = option("folder to make; it appears when all is done")
     resume: bool = option("go on from where the same command was interrupted", False)
     report_to: str = option("where metrics go as well: tensorboard, trackio or another", "none")

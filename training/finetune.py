@@ -58,7 +58,7 @@ def check_numbers(arguments: FinetuneArguments):
         ("dropout", 0 <= arguments.dropout < 1, "at least 0 and below 1"),
         ("token_masking", 0 <= arguments.token_masking < 1, "at least 0 and below 1"),
         ("ngram_buckets", 0 <= arguments.ngram_buckets <= MAX_NGRAM_BUCKETS, f"0 to {MAX_NGRAM_BUCKETS}"),
-        ("raw_texts", arguments.raw_texts >= 1, "at least 1"),
+        ("raw_texts", arguments.raw_texts is None or arguments.raw_texts >= 1, "at least 1"),
         ("seed", 0 <= arguments.seed < 2**32, "at least 0 and below 2**32"),
         ("save_steps", arguments.save_steps is None or arguments.save_steps >= 1, "at least 1"),
     )
@@ -91,7 +91,8 @@ def told(arguments: FinetuneArguments) -> dict:
     for name in PATH_FIELDS:
         if values[name] is not None and Path(values[name]).exists():
             values[name] = os.path.abspath(values[name])
-    values["raw_files"] = [os.path.abspath(os.path.expanduser(file)) for file in arguments.raw_files or []]
+    if arguments.raw_files:
+        values["raw_files"] = [os.path.abspath(os.path.expanduser(file)) for file in arguments.raw_files]
     return values
 
 

@@ -6,6 +6,7 @@ probabilities (Hinton et al. 2015, "Distilling the Knowledge"; with words hidden
 teacher, Xie et al. 2020, "Self-training with Noisy Student"). training/EXPERIMENTS.md has the figures.
 """
 
+import hashlib
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,6 @@ import numpy as np
 from training import processes, run_folder
 from training.arguments import FinetuneArguments
 from training.clock import say
-from training.corpus import clean_text, load_corpus
 from training.errors import UserError
 from training.labelled import SINGLE_LABEL, LabelledData
 
@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
 
 TEACHER = "teacher"  # its checkpoints, in the training folder
 ANSWERS_FILE = "answers.npy"
+MOST_TEXTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class RawTexts:
 def check_arguments(arguments: FinetuneArguments):
     """Raise a `UserError` unless a teacher's answers are a label's probabilities for one text."""
     if not arguments.raw_files:
+        if arguments.raw_texts is not None:
+            raise UserError("--raw_texts is of no use without --raw_files; leave it out")
         return
     if arguments.task != "sequence-classification":
         raise UserError(f"--raw_files is of no use to --task {arguments.task}; leave it out")
@@ -54,7 +57,9 @@ def check_arguments(arguments: FinetuneArguments):
 
 
 def read_raw_texts(arguments: FinetuneArguments, training: LabelledData, validation: LabelledData) -> RawTexts:
-    """The raw texts to learn from, at most `arguments.raw_texts` of them, evenly chosen; says what was left out.
+    """The raw texts to learn from, evenly chosen if there are more than `arguments.raw_texts` or `MOST_TEXTS`.
+
+    Says what was left out.
 
     Those that stand in the labelled rows are left out: in the validation rows since learning from them would flatter
     the score, in the training rows since their labels are known.
@@ -62,6 +67,8 @@ def read_raw_texts(arguments: FinetuneArguments, training: LabelledData, validat
     Raises:
         UserError: If a file cannot be read, or no text is left.
     """
+    from training.corpus import clean_text, load_corpus  # seconds: after every check
+
     corpus, report = load_corpus(arguments.raw_files, None, arguments.text_column, arguments.encoding)
     for line in report.lines():
         print(line)
@@ -72,11 +79,12 @@ def read_raw_texts(arguments: FinetuneArguments, training: LabelledData, validat
         raise UserError(f"--raw_files {names}: every text of it stands in the labelled rows; give others")
     if len(texts) < report.documents:
         print(f"left out: {report.documents - len(texts):,} raw texts that stand in the labelled rows")
-    if len(texts) > arguments.raw_texts:
-        print(f"taken: {arguments.raw_texts:,} of {len(texts):,} raw texts, evenly (--raw_texts)")
-        chosen = np.linspace(0, len(texts), arguments.raw_texts, endpoint=False).astype(int)
+    most = arguments.raw_texts or MOST_TEXTS
+    if len(texts) > most:
+        print(f"taken: {most:,} of {len(texts):,} raw texts, evenly (--raw_texts)")
+        chosen = np.linspace(0, len(texts), most, endpoint=False).astype(int)
         texts = [texts[index] for index in chosen]
-    return RawTexts(texts, report.fingerprint)
+    return RawTexts(texts, hashlib.blake2b("\n".join(texts).encode("utf-8"), digest_size=16).hexdigest())
 
 
 def load_answers(folder: Path) -> np.ndarray | None:

@@ -43,6 +43,10 @@ def finished(tmp_path_factory, pretrained, files):
     return folder
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def same_weights(one, other):
     one, other = (load_file(folder / "model.safetensors") for folder in (one, other))
     return all(torch.equal(one[name], other[name]) for name in one)
@@ -71,9 +75,6 @@ def test_texts_of_labelled_rows_are_left_out_and_the_rest_is_taken_evenly(pretra
 def test_interrupted_run_resumes_to_the_same_weights(
     finished, pretrained, files, tmp_path, monkeypatch, capsys, moment
 ):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         if moment == "before the student learns":
             patch.setattr(self_training, "with_answers", interrupt)
@@ -91,9 +92,6 @@ def test_interrupted_run_resumes_to_the_same_weights(
 def test_run_killed_while_the_teacher_learns_goes_on_from_its_checkpoint(
     finished, pretrained, files, tmp_path, monkeypatch, capsys
 ):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(self_training, "keep_answers", interrupt)
         assert run(pretrained, files, tmp_path / "model") == 130
@@ -104,9 +102,6 @@ def test_run_killed_while_the_teacher_learns_goes_on_from_its_checkpoint(
 
 
 def test_resume_with_other_raw_texts_is_refused(pretrained, files, tmp_path, monkeypatch, capsys):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     other = tmp_path / "raw.txt"
     other.write_text(files[1].read_text(encoding="utf-8"), encoding="utf-8")
     with monkeypatch.context() as patch:
@@ -166,6 +161,26 @@ def test_missing_file_of_raw_texts_is_one_line(pretrained, files, tmp_path, caps
     error = capsys.readouterr().err
     assert "missing.txt" in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_number_of_raw_texts_without_any_is_one_line(pretrained, files, tmp_path, capsys):
+    words = ["finetune", "--model", pretrained, "--train_file", files[0], "--raw_texts", "5"]
+    assert main([str(word) for word in (*words, "--output_dir", tmp_path / "model")]) == 2
+    assert "--raw_texts is of no use without --raw_files" in capsys.readouterr().err
+
+
+def test_resume_after_other_rows_to_score_on_took_raw_texts_away_is_refused(
+    pretrained, files, tmp_path, monkeypatch, capsys
+):
+    scored = toy.write_tsv(tmp_path / "dev.tsv", toy.make_rows(10, seed=7))
+    more = ["--validation_file", scored]
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "publish", interrupt)
+        assert run(pretrained, files, tmp_path / "model", *more) == 130
+    raw = files[1].read_text(encoding="utf-8").splitlines()
+    toy.write_tsv(scored, [*toy.make_rows(10, seed=7), ("好评", raw[5])])
+    assert run(pretrained, files, tmp_path / "model", *more, "--resume") == 2
+    assert "raw_texts_read was" in capsys.readouterr().err
 
 
 def test_raw_texts_that_all_stand_in_the_rows_are_one_line(pretrained, files, tmp_path, capsys):
