@@ -64,7 +64,7 @@ class Task:
 
     Args:
         encoder: What it starts from, a key of `ENCODERS`.
-        options: Of `finetune`, by field; `{data}` in a text stands for the folder of the data.
+        options: Of `finetune`, by field.
         splits: The file of the training rows of each; the models of the first are released.
     """
 
@@ -317,16 +317,8 @@ def _pretrain(arguments: argparse.Namespace, option: str, seed: int) -> Path:
 
 def _finetuning(encoder: Path, data: Path, task: str, train_file: str, seed: int | str) -> dict:
     """The fields of `finetune` beside the folder to make."""
-    options = {name: _placed(value, data) for name, value in TASKS[task].options.items()}
     files = {"train_file": (data / task / train_file).as_posix(), "validation_file": (data / task / DEV).as_posix()}
-    return {"model": encoder.as_posix(), **files, **options, "seed": seed}
-
-
-def _placed(value, data: Path):
-    """An option of a task with `{data}` filled in."""
-    if isinstance(value, list):
-        return [_placed(each, data) for each in value]
-    return value.replace("{data}", data.as_posix()) if isinstance(value, str) else value
+    return {"model": encoder.as_posix(), **files, **TASKS[task].options, "seed": seed}
 
 
 def _row(

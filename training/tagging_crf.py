@@ -72,22 +72,17 @@ def _as_text(rows: "Dataset", names: list[str]) -> tuple[list[list[str]], list[l
 
 def _fill(weight: torch.Tensor, scores: dict[tuple[str, int], float]):
     """Add the scores of features, by name and label, into the buckets that `TinyBertCrf` looks for them in."""
-    for name, places in TEMPLATES.items():
-        mine = [(feature, label, score) for (feature, label), score in scores.items() if _template(feature) == name]
-        if not mine:
-            continue
-        # A bias has no token; any number stands for it.
-        tokens = [feature.partition(":")[2][::2] or EDGE for feature, _, _ in mine]
-        columns = [torch.tensor([_number(token[place]) for token in tokens]) for place in range(max(1, len(places)))]
-        buckets = window_buckets(columns, WINDOWS.index(places), weight.shape[0])
-        labels, values = (
-            torch.tensor(each) for each in zip(*((label, score) for _, label, score in mine), strict=True)
-        )
-        weight.index_put_((buckets, labels), SCALE * values.to(weight.dtype), accumulate=True)
-
-
-def _template(feature: str) -> str:
-    return feature.partition(":")[0]
+    by_template: dict[str, list[tuple[str, int, float]]] = {}
+    for (feature, label), score in scores.items():
+        name, _, tokens = feature.partition(":")
+        # Between two tokens stands an EDGE. A bias has no token; any number stands for it.
+        by_template.setdefault(name, []).append((tokens[::2] or EDGE, label, score))
+    for name, mine in by_template.items():
+        tokens, labels, values = zip(*mine, strict=True)
+        columns = [torch.tensor(list(map(_number, column))) for column in zip(*tokens, strict=True)]
+        buckets = window_buckets(columns, WINDOWS.index(TEMPLATES[name]), weight.shape[0])
+        scaled = SCALE * torch.tensor(values, dtype=weight.dtype)
+        weight.index_put_((buckets, torch.tensor(labels)), scaled, accumulate=True)
 
 
 def _number(token: str) -> int:

@@ -152,13 +152,13 @@ def test_what_was_made_from_other_data_is_not_taken_for_this(data, tmp_path, cap
     assert f"{REVIEWS} changed" in capsys.readouterr().err
 
 
-def test_options_of_a_task_reach_its_command_with_the_folder_of_the_data(monkeypatch):
-    options = {"text_column": "t", "unlabelled_files": ["{data}/a.txt", "{data}/b.txt"], "epochs": 2}
+def test_options_of_a_task_reach_its_command(monkeypatch):
+    options = {"text_column": "t", "epochs": 2}
     monkeypatch.setitem(quality.TASKS, "hotels", quality.Task(options=options))
     fields = quality._finetuning(Path("mini"), Path("some/data"), "hotels", "train.tsv", 1)
     assert " ".join(as_words(**fields)) == (
         "--model mini --train_file some/data/hotels/train.tsv --validation_file some/data/hotels/dev.tsv "
-        "--text_column t --unlabelled_files some/data/a.txt some/data/b.txt --epochs 2 --seed 1"
+        "--text_column t --epochs 2 --seed 1"
     )
 
 
