@@ -100,6 +100,7 @@ class PretrainArguments(CardArguments, CorpusArguments):
     precision: Literal["float32", "bfloat16"] | None = option(
         "of matrix products (default: bfloat16 where native)", None
     )
+    compile: bool | None = option("compile the layers (default: in long runs, if faster)", None)
     seed: int = option("seed of weights, order and masks", 0)
     save_steps: int | None = option(
         "optimizer steps between checkpoints (default: every tenth of the run)", None, heading="output"

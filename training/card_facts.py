@@ -11,8 +11,8 @@ from training.run_folder import RESULTS_FILE, read_json
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|multilingual|code")
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 CARD_FIELDS = ("card_language", "language", "license", "sibling_runs")
-# Each seed may have an encoder and a tokenizer of its own, and a machine that suits another precision.
-MAY_DIFFER = ("seed", "model", "tokenizer", "precision")
+# Each seed may have an encoder and a tokenizer of its own, and another machine, which chooses how it computes.
+MAY_DIFFER = ("seed", "model", "tokenizer", "precision", "compile")
 
 
 def check_card(arguments: CardArguments, settings: dict):

@@ -3,12 +3,15 @@
 `python -m training pretrain --train_files reviews.txt --time_budget 10m --output_dir runs/zh`
 """
 
+import contextlib
 import copy
 import dataclasses
+import functools
 import json
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from training import card, planning, processes, progress, validate
 from training.arguments import PretrainArguments, parse_duration
 from training.card_facts import CARD_FIELDS, card_facts, check_card, without_card_fields
 from training.clock import as_text, elapsed, say
+from training.compiling import WORTH_TRYING, compiled_layers, reason
 from training.corpus import load_corpus, split_corpus
 from training.encoding import encode, pack, token_counts, unigram_entropy
 from training.errors import UserError
@@ -79,7 +83,8 @@ MAX_POSITIONS = 512
 EMBEDDINGS, COUNTS = "embeddings.npy", "counts.npy"
 EVALUATION_BLOCKS = 400  # at 128 tokens and 15 % about 7,700 predictions: a standard error near 0.03 nats
 EVALUATION_BATCH_SIZE = 32
-CALIBRATION_STEPS = 3
+CALIBRATION_STEPS = 5
+MUST_SAVE = 0.98  # of a step's time may be left when its layers are compiled, else they are not
 SAVING_SECONDS = 5.0
 
 # Shapes of Turc et al. 2019 (arXiv 1908.08962). Rotary positions, a tied decoder, mean pooling and wider initial
@@ -193,6 +198,8 @@ def _check(arguments: PretrainArguments):
         useless = [f"--{name}" for name in others if getattr(arguments, name) is not None]
         if getattr(arguments, given) and useless:
             raise UserError(f"--{given} brings {brings} along; leave {' and '.join(useless)} out")
+    if arguments.compile and processes.count() > 1:
+        raise UserError("--compile is for one process; leave it out")
     if arguments.streaming and arguments.dataset:
         raise UserError("--streaming is for --train_files; download the dataset, for example as Parquet files")
     _check_numbers(arguments)
@@ -462,7 +469,9 @@ def _train(
     collator = PackedMaskingCollator(tokenizer, mlm_probability=arguments.mlm_probability, seed=arguments.seed)
     order = _order(arguments, prepared, work_dir, start=steps_done(checkpoint) * arguments.batch_size)
     precision = _choose_precision(arguments, model, journal)
-    plan, deadline = _plan(arguments, prepared, model, collator, order, journal, spent, precision)
+    measure = functools.cache(functools.partial(_measure_step, arguments, model, collator, order, precision))
+    compiled = _choose_compiling(arguments, prepared, journal, measure)
+    plan, deadline = _plan(arguments, prepared, journal, spent, functools.partial(measure, compiled))
     entropy = unigram_entropy(prepared.counts)
     told = ProgressCallback(
         plan, arguments.batch_size * block_size, len(tokenizer), entropy, journal, steps_done(checkpoint), spent
@@ -482,7 +491,8 @@ def _train(
     )
     trainer.remove_callback(transformers.PrinterCallback)
     started = time.monotonic()
-    trainer.train_from(checkpoint)
+    with compiled_layers(model) if compiled else contextlib.nullcontext():
+        trainer.train_from(checkpoint)
     training_seconds = time.monotonic() - started
     model = _whole(model)
     if not processes.is_main():
@@ -508,7 +518,7 @@ def _train(
         "seconds": round(spent + elapsed(), 1),
         "loss_curve": told.loss_curve,
         "corpus": prepared.facts,
-        "settings": {**_public_settings(arguments), "precision": precision},
+        "settings": {**_public_settings(arguments), "precision": precision, "compile": compiled},
         **card_facts(
             arguments, _public_settings(arguments), prepared.facts["language"], datasets=_hub_datasets(arguments)
         ),
@@ -569,14 +579,74 @@ def _choose_precision(arguments: PretrainArguments, model: TinyBertForMaskedLM, 
     return precision
 
 
-def _plan(arguments, prepared, model, collator, order, journal, spent, precision) -> tuple[Plan, Deadline | None]:
-    """The plan, from the journal if there is one, and for a time budget the deadline of the last step."""
+def _choose_compiling(
+    arguments: PretrainArguments, prepared: Prepared, journal: Journal, measure: Callable[[bool], float]
+) -> bool:
+    """Whether to compile the layers: as told, else as the run began, else as a measured step is faster.
+
+    Args:
+        measure: Seconds of a step, without and with compiling.
+
+    Raises:
+        UserError: If it is told to, and this machine cannot.
+    """
+    if processes.count() > 1:
+        return False
+    begun = journal.of("compiling")
+    told = begun[0]["compiled"] if begun else arguments.compile
+    if told is None and not _long_enough(arguments, prepared, measure):
+        told = False
+    compiled, step_seconds = bool(told), None
+    if told is not False:
+        try:
+            with progress.step("compiling"):
+                step_seconds = measure(True)
+        except Exception as error:  # torch raises several kinds, without a common class
+            if begun:
+                say(
+                    f"layers not compiled, though this run began so: {reason(error)}; it goes on without, and ends in "
+                    "weights that differ in their last digits"
+                )
+                return False
+            if told:
+                raise UserError(f"--compile: layers cannot be compiled here: {reason(error)}") from error
+            say(f"layers not compiled: {reason(error)}")
+    if not begun:
+        plain_seconds = measure(False) if step_seconds else None
+        if step_seconds and plain_seconds:
+            compiled = bool(told) or step_seconds < MUST_SAVE * plain_seconds
+            say(
+                f"layers {'compiled' if compiled else 'not compiled'}: {1000 * step_seconds:.0f} ms a step with, "
+                f"{1000 * plain_seconds:.0f} ms without"
+            )
+        journal.write("compiling", compiled=compiled, step_seconds=step_seconds, plain_step_seconds=plain_seconds)
+    return compiled
+
+
+def _long_enough(arguments: PretrainArguments, prepared: Prepared, measure: Callable[[bool], float]) -> bool:
+    """Whether training takes so long that compiling is worth a try."""
+    if arguments.time_budget is not None:
+        return parse_duration(arguments.time_budget) - elapsed() >= WORTH_TRYING
+    steps = _steps(arguments, prepared)
+    if steps < 100 * (1 + CALIBRATION_STEPS):  # even to measure would take more than a hundredth of the time
+        return False
+    return steps * measure(False) >= WORTH_TRYING
+
+
+def _steps(arguments: PretrainArguments, prepared: Prepared) -> int:
+    """Optimizer steps that a budget of steps or tokens is."""
     tokens_per_step = arguments.batch_size * prepared.facts["block_size"]
+    return arguments.max_steps or math.ceil(arguments.max_tokens / tokens_per_step)
+
+
+def _plan(arguments, prepared, journal, spent, measure: Callable[[], float]) -> tuple[Plan, Deadline | None]:
+    """The plan, from the journal if there is one, and for a time budget the deadline of the last step."""
     if arguments.time_budget is None:
-        return Plan(arguments.max_steps or math.ceil(arguments.max_tokens / tokens_per_step)), None
+        return Plan(_steps(arguments, prepared)), None
+    tokens_per_step = arguments.batch_size * prepared.facts["block_size"]
     budget = parse_duration(arguments.time_budget)
     if processes.is_main() and not journal.of("plan"):
-        step_seconds = _measure_step(arguments, model, collator, order, precision)
+        step_seconds = measure()
         # Evaluation runs forward only, a third of a step's arithmetic, and projects as many positions.
         evaluating = 0.5 * step_seconds * len(prepared.held_out) / arguments.batch_size
         reserve = evaluating + SAVING_SECONDS + validate.SECONDS
@@ -600,11 +670,16 @@ def _plan(arguments, prepared, model, collator, order, journal, spent, precision
     return plan, Deadline(budget, first["reserve"], spent)
 
 
-def _measure_step(arguments, model, collator, order, precision) -> float:
+def _measure_step(arguments, model, collator, order, precision, compiled: bool) -> float:
     """Seconds of an optimizer step, on a copy of the model."""
+    copied = copy.deepcopy(model).to(best_device()).train()
+    with compiled_layers(copied) if compiled else contextlib.nullcontext():
+        return _time_steps(arguments, copied, collator, order, precision)
+
+
+def _time_steps(arguments, model, collator, order, precision) -> float:
     device = best_device()
-    copied = copy.deepcopy(model).to(device).train()
-    optimizer = torch.optim.AdamW(copied.parameters(), lr=1e-9, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
     micro = _micro_batch_size(arguments)
     durations = []
     for step in range(1 + CALIBRATION_STEPS):
@@ -613,7 +688,7 @@ def _measure_step(arguments, model, collator, order, precision) -> float:
             first = step * arguments.batch_size + start
             batch = collator(order.__getitems__(range(first, first + micro)))
             with autocasting(device, precision):
-                loss = copied(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
+                loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
