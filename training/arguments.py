@@ -134,7 +134,7 @@ class FinetuneArguments(CardArguments):
     )
     raw_texts: int | None = option("the most texts of it (default: 100,000)", None)
     max_length: int = option("longest text in tokens; more is cut, or read in pieces", 128)
-    epochs: float = option("passes over the training rows", 4.0, heading="optimisation")
+    epochs: float | None = option("passes over the training rows (default: 4, tags 8)", None, heading="optimisation")
     batch_size: int = option("texts in an optimizer step", 32)
     learning_rate: float = option("peak learning rate", 5e-4)
     embedding_rate: float | None = option("share of it for embeddings (default: 0.1 to classify texts, else 1)", None)
@@ -160,6 +160,8 @@ class FinetuneArguments(CardArguments):
         if self.token_masking is None:
             # A tag is that of a token that must be seen: training/EXPERIMENTS.md.
             self.token_masking = 0.3 if self.task == "sequence-classification" else 0.0
+        if self.epochs is None:
+            self.epochs = 8.0 if self.task == "token-classification" else 4.0
         if self.embedding_rate is None:
             # Against learning the rows by heart, as above; not measured for tags and answers.
             self.embedding_rate = 0.1 if self.task == "sequence-classification" else 1.0
