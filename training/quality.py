@@ -66,11 +66,18 @@ class Task:
         encoder: What it starts from, a key of `ENCODERS`.
         options: Of `finetune`, by field.
         splits: The file of the training rows of each; the models of the first are released.
+        after: Another task. In a row more this one, of its first split, starts from models of the first split of that.
     """
 
     encoder: str = "recipe"
     options: dict = field(default_factory=lambda: REVIEWS)
     splits: dict[str, str] = field(default_factory=lambda: CLEAN_AND_PUBLISHED)
+    after: str | None = None
+
+    @property
+    def first(self) -> str:
+        """The name of the first split."""
+        return next(iter(self.splits))
 
     @property
     def kind(self) -> str:
@@ -78,7 +85,7 @@ class Task:
 
 
 TASKS = {
-    "chnsenticorp": Task(),
+    "chnsenticorp": Task(after="book_review"),
     "book_review": Task(),
     "msra_ner": Task(
         "characters_recipe",
@@ -86,6 +93,47 @@ TASKS = {
         {"published": "train.tsv"},
     ),
 }
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a row of the table is of.
+
+    Args:
+        after: The task whose models it starts from, in place of an encoder.
+    """
+
+    task: str
+    split: str
+    after: str | None = None
+
+    @property
+    def train_file(self) -> str:
+        return f"{self.task}/{TASKS[self.task].splits[self.split]}"
+
+    @property
+    def what(self) -> str:
+        return f"{self.split}, after {self.after}" if self.after else self.split
+
+    @property
+    def name(self) -> str:
+        """The name of its models, before the seed."""
+        return "-".join((self.task, *self.what.replace(",", "").split()))
+
+
+def first_row(task: str) -> Row:
+    return Row(task, TASKS[task].first)
+
+
+def rows_to_make() -> list[Row]:
+    rows: list[Row] = []
+    for task, settings in TASKS.items():
+        rows += [Row(task, split) for split in settings.splits]
+        if settings.after:
+            rows.append(Row(task, settings.first, settings.after))
+    return rows
+
+
 NEWS_TASK = "msra_ner"  # its training rows stand beside the news
 
 
@@ -137,11 +185,7 @@ def _main(arguments: argparse.Namespace) -> int:
     overlap = _cached(out / "overlap.json", lambda: _overlap(arguments.data, out))
     seeds = range(arguments.pretrainings)
     encoders = {option: [_pretrain(arguments, option, seed) for seed in seeds] for option in ENCODERS}
-    rows = [
-        _row(arguments, encoders, task, split, train_file)
-        for task, settings in TASKS.items()
-        for split, train_file in settings.splits.items()
-    ]
+    rows = [_row(arguments, encoders, row) for row in rows_to_make()]
     report = {
         "name": _name(arguments, "recipe"),
         "quality": _told(arguments),
@@ -227,10 +271,11 @@ def _overlap(data: Path, made: Path) -> dict[str, dict[str, int]]:
             own = runs(text) if text else set()
             for task in counts:
                 counts[task] += not own.isdisjoint(dev[task])
-    for task, settings in TASKS.items():
-        for name in settings.splits.values():
-            texts = _texts(data / task / name, settings)
-            found[f"{task}/{name}"] = {task: sum(not runs(text).isdisjoint(dev[task]) for text in texts)}
+    for row in rows_to_make():
+        for source in filter(None, (row, row.after and first_row(row.after))):
+            texts = _texts(data / source.train_file, TASKS[source.task])
+            shared = sum(not runs(text).isdisjoint(dev[row.task]) for text in texts)
+            found.setdefault(source.train_file, {})[row.task] = shared
     return found
 
 
@@ -315,38 +360,55 @@ def _pretrain(arguments: argparse.Namespace, option: str, seed: int) -> Path:
     return folder
 
 
-def _finetuning(encoder: Path, data: Path, task: str, train_file: str, seed: int | str) -> dict:
+def _finetuning(start: Path, data: Path, row: Row, seed: int | str) -> dict:
     """The fields of `finetune` beside the folder to make."""
-    files = {"train_file": (data / task / train_file).as_posix(), "validation_file": (data / task / DEV).as_posix()}
-    return {"model": encoder.as_posix(), **files, **TASKS[task].options, "seed": seed}
+    files = {"train_file": data / row.train_file, "validation_file": data / row.task / DEV}
+    told = {name: path.as_posix() for name, path in files.items()}
+    return {"model": start.as_posix(), **told, **TASKS[row.task].options, "seed": seed}
 
 
-def _row(
-    arguments: argparse.Namespace, all_encoders: dict[str, list[Path]], task: str, split: str, train_file: str
-) -> dict:
+def _finetune(arguments: argparse.Namespace, encoders: dict[str, list[Path]], row: Row, seed: int) -> Path:
+    """A model of this row; first, where there is none yet, the one that it starts from."""
+    run = arguments.output_dir / f"{row.name}-{seed}"
+    if row.after:
+        start = _finetune(arguments, encoders, first_row(row.after), seed)
+    else:
+        folders = encoders[TASKS[row.task].encoder]
+        start = folders[seed % len(folders)]
+    _verb("finetune", as_words(**_finetuning(start, arguments.data, row, seed), output_dir=run))
+    return run
+
+
+def _finetuning_by_hand(pretrained: str, row: Row) -> str:
+    """The command for a person, without a path of this machine."""
+    start = f"{pretrained}-{first_row(row.after).name}-S" if row.after else pretrained
+    fields = _finetuning(Path(start), BY_HAND, row, "S")
+    return as_command("finetune", **fields, output_dir=f"{pretrained}-{row.name}-S")
+
+
+def _row(arguments: argparse.Namespace, encoders: dict[str, list[Path]], row: Row) -> dict:
     """A row of the table: fine-tune, and compare with the baseline."""
-    out, data = arguments.output_dir, arguments.data
-    encoders, pretrained = all_encoders[TASKS[task].encoder], _name(arguments, TASKS[task].encoder)
-    train, dev = data / task / train_file, data / task / DEV
+    out, task = arguments.output_dir, TASKS[row.task]
+    pretrained = _name(arguments, task.encoder)
+    train, dev = arguments.data / row.train_file, arguments.data / row.task / DEV
     runs: list[Path] = []
     right: list[dict[str, Rows]] = []
     for seed in range(arguments.seeds):
-        run = out / f"{task}-{split}-{seed}"
-        fields = _finetuning(encoders[seed % len(encoders)], data, task, train_file, seed)
-        _verb("finetune", as_words(**fields, output_dir=run))
+        run = _finetune(arguments, encoders, row, seed)
         runs.append(run)
         right.append(_cached(out / f"{run.name}.rows.json", lambda run=run: rows_of_model(run, dev)))
-    baseline = _cached(out / f"{task}-{split}.baseline.json", lambda: rows_of_baseline(runs[0], train, dev))
+    own = Row(row.task, row.split)  # the baseline has no other rows to learn from
+    baseline = _cached(out / f"{own.name}.baseline.json", lambda: rows_of_baseline(runs[0], train, dev))
     compared = compare(right, baseline)
-    metric, name = METRICS[TASKS[task].kind]
+    metric, name = METRICS[task.kind]
     median = compared["model"].index(statistics.median_low(compared["model"]))
-    by_hand = _finetuning(Path(pretrained), BY_HAND, task, train_file, "S")
     return {
-        **{"task": task, "split": split, "train_file": train_file, "metric": metric, "baseline_name": name},
+        **{"task": row.task, "split": row.what, "train_file": row.train_file},
+        **{"metric": metric, "baseline_name": name},
         "pretrained": pretrained,
         **{"seeds": list(range(arguments.seeds)), "rows": len(baseline["of"])},
         **{"median_seed": median, "median_run": runs[median].name},
-        "command": as_command("finetune", **by_hand, output_dir=f"{pretrained}-{task}-{split}-S"),
+        "command": _finetuning_by_hand(pretrained, row),
         **compared,
     }
 

@@ -114,6 +114,8 @@ def test_texts_that_share_twenty_characters_with_dev_are_counted(data, tmp_path)
     assert counted[REVIEWS] == {"chnsenticorp": 0, "book_review": 2}
     assert counted[quality.NEWS] == {"msra_ner": 1}
     assert counted["chnsenticorp/train_clean.tsv"] == {"chnsenticorp": 10}  # the fixture's rows 50 to 59
+    # The dev rows of the one task beside its own training rows and those that it learns from before.
+    assert counted["book_review/train_clean.tsv"] == {"book_review": 0, "chnsenticorp": 10}
 
 
 def test_recipes_of_one_name_are_refused_before_any_work(data, tmp_path, capsys):
@@ -143,6 +145,12 @@ def test_commands_by_hand_name_what_a_person_has(tmp_path):
         "--time_budget 60m --seed 0 --output_dir mini-zh-characters"
     )
     assert "--train_files DATA/zh_reviews/pretrain.txt.gz" in quality._pretraining_by_hand(arguments, "recipe")
+    assert quality._finetuning_by_hand("mini-zh", quality.Row("chnsenticorp", "clean", "book_review")) == (
+        "python -m training finetune --model mini-zh-book_review-clean-S "
+        "--train_file DATA/chnsenticorp/train_clean.tsv --validation_file DATA/chnsenticorp/dev.tsv "
+        "--text_column text_a --seed S "
+        "--output_dir mini-zh-chnsenticorp-clean-after-book_review-S"
+    )
 
 
 def test_what_was_made_from_other_data_is_not_taken_for_this(data, tmp_path, capsys):
@@ -155,7 +163,7 @@ def test_what_was_made_from_other_data_is_not_taken_for_this(data, tmp_path, cap
 def test_options_of_a_task_reach_its_command(monkeypatch):
     options = {"text_column": "t", "epochs": 2}
     monkeypatch.setitem(quality.TASKS, "hotels", quality.Task(options=options))
-    fields = quality._finetuning(Path("mini"), Path("some/data"), "hotels", "train.tsv", 1)
+    fields = quality._finetuning(Path("mini"), Path("some/data"), quality.Row("hotels", "published"), 1)
     assert " ".join(as_words(**fields)) == (
         "--model mini --train_file some/data/hotels/train.tsv --validation_file some/data/hotels/dev.tsv "
         "--text_column t --epochs 2 --seed 1"
@@ -185,8 +193,13 @@ def test_the_table_is_made_from_raw_text_and_a_second_call_makes_nothing_anew(da
     ]
     rows = report["rows"]
     assert [(row["task"], row["split"]) for row in rows] == [
-        (task, split) for task, settings in quality.TASKS.items() for split in settings.splits
-    ]
+        ("chnsenticorp", "clean"), ("chnsenticorp", "published"), ("chnsenticorp", "clean, after book_review"),
+        ("book_review", "clean"), ("book_review", "published"), ("msra_ner", "published"),
+    ]  # fmt: skip
+    after, before = (
+        out / f"{name}-0/task.json" for name in ("chnsenticorp-clean-after-book_review", "book_review-clean")
+    )
+    assert json.loads(after.read_text(encoding="utf-8")) == json.loads(before.read_text(encoding="utf-8"))
     for row in rows:  # as `finetune` scored them itself
         scores = json.loads((out / row["median_run"] / "eval_results.json").read_text(encoding="utf-8"))["scores"]
         metric, baseline = ("f1", "crf") if row["task"] == "msra_ner" else ("accuracy", "tfidf")
