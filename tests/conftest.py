@@ -45,12 +45,15 @@ def seed():
 
 @pytest.fixture
 def log(caplog):
-    """What transformers logs, as text; its root logger does not propagate by itself."""
+    """What transformers logs, as text. Its root logger does not propagate, and a verb may have silenced it."""
     root = transformers_logging.get_logger("transformers")
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_warning()
     root.addHandler(caplog.handler)
     with caplog.at_level(logging.WARNING):
         yield caplog
     root.removeHandler(caplog.handler)
+    transformers_logging.set_verbosity(verbosity)
 
 
 @pytest.fixture
