@@ -168,8 +168,6 @@ def check_tokenizer(arguments: FinetuneArguments, tokenizer: "PreTrainedTokenize
             f"the tokenizer of {arguments.model} has no padding token, so texts of unequal length make no batch; "
             "name one in its tokenizer_config.json as pad_token"
         )
-    if arguments.token_masking and tokenizer.mask_token_id is None:
-        raise UserError(f"--token_masking: the tokenizer of {arguments.model} has no mask token; give 0")
 
 
 def check_known(arguments: FinetuneArguments, tokenizer: "PreTrainedTokenizerBase", texts: list[str]):
@@ -226,24 +224,25 @@ def prepare_training_dir(arguments: FinetuneArguments, folder: Path, fingerprint
         return None
 
 
-def mask_tokens(input_ids, tokenizer, share: float):
-    """A copy of `input_ids` (batch_size, sequence_length) with a random share of the tokens behind `[MASK]`.
+def hide_tokens(input_ids, attention_mask, tokenizer, share: float):
+    """A copy of `attention_mask` (batch_size, sequence_length) that leaves out a random share of the tokens.
 
     Word dropout (Iyyer et al. 2015, "Deep Unordered Composition"): without it a small encoder learns a few thousand
-    rows by heart in two epochs. Special tokens stay.
+    rows by heart in two epochs. Special tokens stay. Behind `[MASK]` tokens would still be part of the mean of a text,
+    which no text to classify later has: training/EXPERIMENTS.md.
     """
     import torch
 
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
     hidden = (torch.rand(input_ids.shape, device=input_ids.device) < share) & ~torch.isin(input_ids, special)
-    return input_ids.masked_fill(hidden, tokenizer.mask_token_id)
+    return attention_mask.masked_fill(hidden, 0)
 
 
 def _trainer_class(share: float, embedding_share: float):
     from training.trainer import ExactTrainer
 
     class FinetuningTrainer(ExactTrainer):
-        """Gives token embeddings a learning rate of their own, and hides tokens behind `[MASK]`.
+        """Gives token embeddings a learning rate of their own, and hides tokens.
 
         At the step, not while batches are drawn: a resumed run then draws the same ones.
         """
@@ -257,7 +256,8 @@ def _trainer_class(share: float, embedding_share: float):
 
         def compute_loss(self, model, inputs, *args, **kwargs):
             if model.training and share:
-                inputs["input_ids"] = mask_tokens(inputs["input_ids"], self.processing_class, share)
+                tokens = inputs["input_ids"], inputs["attention_mask"]
+                inputs["attention_mask"] = hide_tokens(*tokens, self.processing_class, share)
             labels = inputs.get("labels")
             if self.model.config.problem_type != labelled.SINGLE_LABEL or labels is None or labels.ndim == 1:
                 return super().compute_loss(model, inputs, *args, **kwargs)

@@ -235,18 +235,15 @@ def test_a_damaged_model_folder_is_one_line(pretrained, train_file, tmp_path, ca
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("token", "message"), [("pad_token", "no padding token"), ("mask_token", "no mask token")])
-def test_a_tokenizer_without_a_token_that_is_needed_is_one_line(
-    pretrained, train_file, tmp_path, capsys, token, message
-):
+def test_a_tokenizer_without_a_padding_token_is_one_line(pretrained, train_file, tmp_path, capsys):
     folder = tmp_path / "lacking"
     shutil.copytree(pretrained, folder)
     config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    del config[token]
+    del config["pad_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     assert run(folder, train_file, tmp_path / "model") == 2
     error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    assert "no padding token" in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["lacking"]
 
 
@@ -316,11 +313,23 @@ def test_a_share_of_the_tokens_is_hidden_and_special_ones_stay(tokenizer):
     words = [i for i in range(len(tokenizer)) if i not in tokenizer.all_special_ids]
     input_ids = torch.tensor(words)[torch.randint(len(words), (200, 100))]
     input_ids[:, 0], input_ids[:, 90:] = tokenizer.cls_token_id, tokenizer.pad_token_id
-    hidden = finetune.mask_tokens(input_ids, tokenizer, 0.3)
-    changed = hidden != input_ids
-    assert (hidden[changed] == tokenizer.mask_token_id).all()
-    assert not changed[:, 0].any() and not changed[:, 90:].any()
-    assert changed[:, 1:90].float().mean() == pytest.approx(0.3, abs=0.01)
+    attention_mask = (input_ids != tokenizer.pad_token_id).long()
+    seen = finetune.hide_tokens(input_ids, attention_mask, tokenizer, 0.3)
+    assert seen[:, 0].all() and not seen[:, 90:].any()
+    assert seen[:, 1:90].float().mean() == pytest.approx(0.7, abs=0.01)
+    assert attention_mask[:, :90].all()  # not changed in place
+
+
+def test_a_hidden_token_leaves_no_trace_in_the_answer(tiny_model, tiny_tokenizer):
+    model = tiny_model(TinyBertForSequenceClassification, classifier_pooling="mean").eval()
+    batch = tiny_tokenizer(["我爱北京天气很好"], return_tensors="pt")
+    seen = finetune.hide_tokens(batch["input_ids"], batch["attention_mask"], tiny_tokenizer, 0.5)
+    assert 2 < seen.sum() < seen.numel()
+    other = torch.where(seen == 0, tiny_tokenizer.convert_tokens_to_ids("good"), batch["input_ids"])
+    assert not torch.equal(other, batch["input_ids"])
+    with torch.no_grad():
+        logits = [model(input_ids=ids, attention_mask=seen).logits for ids in (batch["input_ids"], other)]
+    assert torch.equal(*logits)
 
 
 def test_token_embeddings_learn_at_their_share_of_the_rate(tiny_model):
