@@ -1,8 +1,8 @@
 """What each token adds to an answer of a classifier, by leaving it out.
 
-A token is hidden behind `[MASK]`, and what the answer then loses in log-odds is what the token adds. Gradients would
-cost one pass instead of one a token, but say what an endlessly small change does, and where the model is sure that is
-next to nothing. `[MASK]` is no stranger to a model fine-tuned here: in training it stands for three tokens of ten.
+A token is hidden by the attention mask, and what the answer then loses in log-odds is what the token adds. Gradients
+would cost one pass instead of one a token, but say what an endlessly small change does, and where the model is sure
+that is next to nothing. Gaps are no strangers to a model fine-tuned here: in training three tokens of ten are hidden.
 """
 
 import typing
@@ -30,7 +30,6 @@ class Attribution:
         label: The answer; for regression the name of the number.
         probability: Of the answer; `None` for regression.
         evidence: Log-odds of the answer, or the number.
-        mask_token: What a token was hidden behind.
         cut: Whether the text was longer than the model reads.
     """
 
@@ -40,13 +39,12 @@ class Attribution:
     label: str
     probability: float | None
     evidence: float
-    mask_token: str
     cut: bool
 
 
 def can_attribute(finetuned: "FineTuned") -> bool:
-    """Whether the model classifies texts and its tokenizer has something to hide a token behind."""
-    return finetuned.task.task == "sequence-classification" and finetuned.tokenizer.mask_token_id is not None
+    """Whether the model classifies texts."""
+    return finetuned.task.task == "sequence-classification"
 
 
 def attribute(finetuned: "FineTuned", text: str, pair: str | None = None) -> Attribution:
@@ -66,9 +64,9 @@ def attribute(finetuned: "FineTuned", text: str, pair: str | None = None) -> Att
     reading = read_text(tokenizer, text, pair, task.max_length)
     ids = reading.inputs["input_ids"]
     positions = [index for index, special in enumerate(reading.special) if not special]
-    variants = [ids] + [[*ids[:at], tokenizer.mask_token_id, *ids[at + 1 :]] for at in positions]
-    encoded = {name: [values] * len(variants) for name, values in reading.inputs.items()} | {"input_ids": variants}
-    logits = np.empty((len(variants), finetuned.model.config.num_labels))
+    seen = [[1] * len(ids)] + [[int(place != at) for place in range(len(ids))] for at in positions]
+    encoded = {name: [values] * len(seen) for name, values in reading.inputs.items()} | {"attention_mask": seen}
+    logits = np.empty((len(seen), finetuned.model.config.num_labels))
     for rows, outputs in forward(finetuned.model, tokenizer, encoded):
         logits[rows] = outputs.logits.float().cpu().numpy()
     is_number = task.problem_type == labelled.REGRESSION
@@ -84,7 +82,6 @@ def attribute(finetuned: "FineTuned", text: str, pair: str | None = None) -> Att
         label=task.label_column if is_number else (task.label_names or [])[answer],
         probability=None if is_number else float(shares[answer]),
         evidence=float(evidence[0]),
-        mask_token=tokenizer.mask_token,
         cut=reading.cut,
     )
 

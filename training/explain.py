@@ -182,7 +182,7 @@ def _print(reading: Reading, attention: Attention, attribution: Attribution | No
         ours = "".join("#" if attention.seen[index, other] else "." for other in kept)
         print(f"  {ours}    causal: {causal}  {reading.tokens[index] if attention.mask[index] else '(padding)'}")
     if attribution is None:
-        print("\nno explanation of an answer: the model does not classify texts, or has no mask token")
+        print("\nno explanation of an answer: the model does not classify texts")
         return
     print(f"\n{describe(attribution)}")
 
@@ -202,7 +202,7 @@ def describe(attribution: Attribution) -> str:
             f"answer: {attribution.label}, probability {attribution.probability:.1%} "
             f"(log-odds {attribution.evidence:+.2f}); what each token adds to the log-odds"
         )
-    lines = [f"{first}, by hiding it behind {attribution.mask_token}:"]
+    lines = [f"{first}, by hiding it:"]
     for index in attribution.positions:
         score = attribution.scores[index]
         lines.append(f"  {score:+7.2f}  {attribution.tokens[index]}")

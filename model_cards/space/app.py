@@ -85,9 +85,9 @@ TEXTS = {
         "gap": "Gap {number}",
         "score": "Score",
         "explanation": "Why “{label}”",
-        "legend": "Each box in turn is hidden behind [MASK]. Blue: without it “{label}” scores lower, so it speaks "
+        "legend": "Each box in turn is hidden. Blue: without it “{label}” scores lower, so it speaks "
         "for it. Orange: it speaks against. The strongest carry their number (change of the log-odds).",
-        "legend_score": "Each box in turn is hidden behind [MASK]. Blue: it raises the score; orange: it lowers it. "
+        "legend_score": "Each box in turn is hidden. Blue: it raises the score; orange: it lowers it. "
         "The strongest carry their number.",
         "cut": "Only the first {kept} of {all} tokens are read: more this model does not take.",
         "strongest": "The strongest cell is {most}.",
@@ -117,9 +117,9 @@ TEXTS = {
         "gap": "第 {number} 个空",
         "score": "得分",
         "explanation": "为什么是“{label}”",
-        "legend": "依次用 [MASK] 盖住每一格。蓝色：盖住后“{label}”的得分下降，说明它支持这个标签；橙色：它反对。"
+        "legend": "依次盖住每一格。蓝色：盖住后“{label}”的得分下降，说明它支持这个标签；橙色：它反对。"
         "影响最大的几个标有数值（对数几率的变化）。",
-        "legend_score": "依次用 [MASK] 盖住每一格。蓝色：它提高得分；橙色：它降低得分。影响最大的几个标有数值。",
+        "legend_score": "依次盖住每一格。蓝色：它提高得分；橙色：它降低得分。影响最大的几个标有数值。",
         "cut": "全文 {all} 个词元，模型只能读前 {kept} 个。",
         "strongest": "最浓的一格是 {most}。",
         "shown": "全文 {all} 个词元，这里显示前 {kept} 个。",
@@ -260,7 +260,7 @@ class Verdict:
 
 @torch.no_grad()
 def classify(encoder: Encoder, text: str) -> Verdict:
-    """The scores of a text, and what each token adds to that of the first label: what [MASK] in its place takes away.
+    """The scores of a text, and what each token adds to that of the first label: what hiding it takes away.
 
     Raises:
         Complaint: As `encode`.
@@ -271,10 +271,15 @@ def classify(encoder: Encoder, text: str) -> Verdict:
     places = [place for place, (start, end) in enumerate(offsets) if end > start]
     size = max(1, math.ceil(len(places) / MAX_HIDDEN))
     parts = [places[begin : begin + size] for begin in range(0, len(places), size)]
-    rows = ids.repeat(len(parts) + 1, 1)
-    for row, part in zip(rows[1:], parts, strict=True):
-        row[part] = encoder.tokenizer.mask_token_id
-    logits = torch.cat([encoder.model(input_ids=batch).logits for batch in rows.split(BATCH_SIZE)]).double()
+    seen = torch.ones(len(parts) + 1, len(ids), dtype=torch.long)
+    for row, part in zip(seen[1:], parts, strict=True):
+        row[part] = 0
+    logits = torch.cat(
+        [
+            encoder.model(input_ids=ids.expand(len(rows), -1), attention_mask=rows).logits
+            for rows in seen.split(BATCH_SIZE)
+        ]
+    ).double()
     if config.problem_type == "regression":
         scores = {config.id2label[place]: value for place, value in enumerate(logits[0].tolist())}
         explained, evidence = None, logits[:, 0]

@@ -95,14 +95,17 @@ def test_scores_are_those_of_the_pipeline(app, encoders, folders, name):
     assert (verdict.explained is None) == (name == "stars")
 
 
-def test_what_a_token_adds_is_the_log_odds_lost_where_it_is_masked(app, encoders):
+def test_what_a_token_adds_is_the_log_odds_lost_where_it_is_hidden(app, encoders):
     encoder = encoders["sentiment"]
     verdict = app.classify(encoder, SENTENCE)
 
-    ids, mask = encoder.tokenizer(SENTENCE)["input_ids"], encoder.tokenizer.mask_token_id
-    rows = [ids, *([*ids[:i], mask, *ids[i + 1 :]] for i in range(1, len(ids) - 1))]
+    ids = torch.tensor([encoder.tokenizer(SENTENCE)["input_ids"]])
+    masks = torch.ones(ids.shape[1] - 1, ids.shape[1], dtype=torch.long)
+    masks[1:, 1:-1].fill_diagonal_(0)
     with torch.no_grad():
-        whole, *without = (encoder.model(input_ids=torch.tensor([row])).logits[0].softmax(-1) for row in rows)
+        whole, *without = (
+            encoder.model(input_ids=ids, attention_mask=mask[None]).logits[0].softmax(-1) for mask in masks
+        )
     label = int(whole.argmax())
     odds = [torch.log(row[label] / (1 - row[label])).item() for row in (whole, *without)]
     assert [value for *_, value in verdict.contributions] == pytest.approx(

@@ -34,7 +34,7 @@ def no_chinese_font(monkeypatch):
 
 
 def attribution(tokens, scores):
-    return Attribution(tokens, list(range(1, len(tokens) - 1)), scores, "好评", 0.9, 2.2, "[MASK]", False)
+    return Attribution(tokens, list(range(1, len(tokens) - 1)), scores, "好评", 0.9, 2.2, False)
 
 
 def draw_all(folder, language):

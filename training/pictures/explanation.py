@@ -11,15 +11,15 @@ WORDS = {
     "en": {
         "label": "{}, probability {:.1%}",
         "value": "{} = {:.4f}",
-        "x": "what the token adds to the log-odds of the answer\n(log-odds as read, less those with it behind {})",
-        "x_value": "what the token adds to the value\n(value as read, less that with it behind {})",
+        "x": "what the token adds to the log-odds of the answer\n(log-odds as read, less those with it hidden)",
+        "x_value": "what the token adds to the value\n(value as read, less that with it hidden)",
         "part": "the {} tokens of {} that weigh most, in the order of the text",
     },
     "zh": {
         "label": "{}，概率 {:.1%}",
         "value": "{} = {:.4f}",
-        "x": "该 token 为答案的对数几率增加多少\n（原文的对数几率减去用 {} 遮住它之后的）",
-        "x_value": "该 token 为数值增加多少\n（原文的数值减去用 {} 遮住它之后的）",
+        "x": "该 token 为答案的对数几率增加多少\n（原文的对数几率减去遮住它之后的）",
+        "x_value": "该 token 为数值增加多少\n（原文的数值减去遮住它之后的）",
         "part": "共 {1} 个 token，按原文顺序列出影响最大的 {0} 个",
     },
 }
@@ -39,7 +39,7 @@ def draw_explanation(attribution: Attribution, path: Path, language: str):
     axes.set_ylim(len(kept) - 0.4, -0.6)
     axes.grid(axis="x", alpha=0.3)
     is_value = attribution.probability is None
-    axes.set_xlabel(words["x_value" if is_value else "x"].format(attribution.mask_token), fontsize="small")
+    axes.set_xlabel(words["x_value" if is_value else "x"], fontsize="small")
     figures = attribution.evidence if is_value else attribution.probability
     title = words["value" if is_value else "label"].format(canvas.readable(attribution.label), figures)
     if len(kept) < len(attribution.positions):
