@@ -115,7 +115,7 @@ def test_a_budget_in_time_resumes_to_the_same_bits_by_its_journal(data, tmp_path
     folder = tmp_path / "run"
     argv = [*stress.ARGVS["pretrain"](data, folder), "--save_steps", "3"]
     at = argv.index("--max_steps") if "--max_steps" in argv else None
-    argv = [*(argv if at is None else argv[:at] + argv[at + 2 :]), "--time_budget", "40s"]
+    argv = [*(argv if at is None else argv[:at] + argv[at + 2 :]), "--time_budget", "100s"]
     monkeypatch.setattr(pretrain, "_measure_step", lambda *_: 2.0)
     with monkeypatch.context() as patch:
         clock, left = itertools.count(), itertools.count(12, -1)
