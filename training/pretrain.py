@@ -611,15 +611,17 @@ def _choose_compiling(
             if told:
                 raise UserError(f"--compile: layers cannot be compiled here: {reason(error)}") from error
             say(f"layers not compiled: {reason(error)}")
-    if not begun:
-        plain_seconds = measure(False) if step_seconds else None
-        if step_seconds and plain_seconds:
-            compiled = bool(told) or step_seconds < MUST_SAVE * plain_seconds
-            say(
-                f"layers {'compiled' if compiled else 'not compiled'}: {1000 * step_seconds:.0f} ms a step with, "
-                f"{1000 * plain_seconds:.0f} ms without"
-            )
-        journal.write("compiling", compiled=compiled, step_seconds=step_seconds, plain_step_seconds=plain_seconds)
+    if begun:
+        return compiled
+    plain_seconds = None
+    if step_seconds is not None:
+        plain_seconds = measure(False)
+        compiled = bool(told) or step_seconds < MUST_SAVE * plain_seconds
+        say(
+            f"layers {'compiled' if compiled else 'not compiled'}: {1000 * step_seconds:.0f} ms a step with, "
+            f"{1000 * plain_seconds:.0f} ms without"
+        )
+    journal.write("compiling", compiled=compiled, step_seconds=step_seconds, plain_step_seconds=plain_seconds)
     return compiled
 
 
