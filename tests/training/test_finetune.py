@@ -332,6 +332,33 @@ def test_a_hidden_token_leaves_no_trace_in_the_answer(tiny_model, tiny_tokenizer
     assert torch.equal(*logits)
 
 
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_batch_without_its_hidden_tokens_teaches_the_same(tiny_model, tiny_tokenizer, positions, pooling, side):
+    torch.manual_seed(0)
+    model = tiny_model(
+        TinyBertForSequenceClassification, classifier_pooling=pooling, position_embedding_type=positions
+    ).double()
+    texts = ["我爱北京天气很好", "good book, bad hotel", "很好"]
+    batch = dict(tiny_tokenizer(texts, padding=True, padding_side=side, return_tensors="pt"))
+    seen = finetune.hide_tokens(batch["input_ids"], batch["attention_mask"], tiny_tokenizer, 0.5)
+    labels = {"labels": torch.tensor([0, 1, 1])}
+
+    shorter = finetune.leave_out(batch | labels, seen)
+
+    assert shorter["input_ids"].shape[1] == seen.sum(dim=1).max() < batch["input_ids"].shape[1]
+    found = []
+    for inputs in (batch | labels | {"attention_mask": seen}, shorter):
+        model.zero_grad()
+        loss = model(**inputs).loss
+        loss.backward()
+        found.append([loss, *(weight.grad.clone() for weight in model.parameters() if weight.grad is not None)])
+    assert len(found[0]) == len(found[1]) > 10
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
 def test_token_embeddings_learn_at_their_share_of_the_rate(tiny_model):
     model = tiny_model(TinyBertForSequenceClassification)
     embedding = model.get_input_embeddings().weight
