@@ -82,6 +82,7 @@ class PretrainArguments(CardArguments, CorpusArguments):
     size: Literal["reference", "tiny", "mini", "small", "medium"] | None = option(
         "layers/hidden: reference 2/64, tiny 2/128, mini 4/256, small 4/512, medium 8/512 (default: tiny)", None
     )
+    num_hidden_layers: int | None = option("layers in place of those of the size", None)
     model: str | None = option("folder of a model to continue from, in place of a size", None)
     streaming: bool = option("read the files while training; each is a shard", False)
     max_steps: int | None = option("budget in optimizer steps", None, heading="budget (one of)")

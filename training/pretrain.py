@@ -108,7 +108,7 @@ SIZES: dict[str, dict] = {
 }
 
 
-# Tokens at most where the text is left to choose, so that mini's encoder keeps below 5 million parameters.
+# So that mini's encoder of four layers keeps below 5 million parameters.
 VOCABULARY_LIMITS = {"mini": 14_000}
 
 
@@ -192,7 +192,11 @@ def _check(arguments: PretrainArguments):
     if arguments.time_budget:
         parse_duration(arguments.time_budget)
     for given, brings, others in (
-        ("model", "its shape and tokenizer", ("size", "tokenizer", "vocab_size", "chinese_tokens")),
+        (
+            "model",
+            "its shape and tokenizer",
+            ("size", "num_hidden_layers", "tokenizer", "vocab_size", "chinese_tokens"),
+        ),
         ("tokenizer", "its vocabulary", ("vocab_size", "chinese_tokens")),
     ):
         useless = [f"--{name}" for name in others if getattr(arguments, name) is not None]
@@ -222,7 +226,9 @@ def _hidden_size(arguments: PretrainArguments) -> int:
 
 def _check_numbers(arguments: PretrainArguments):
     """Raise one `UserError` for all numbers that lie out of range."""
-    at_least = dict.fromkeys(("max_steps", "max_tokens", "batch_size", "micro_batch_size", "save_steps"), 1)
+    at_least = dict.fromkeys(
+        ("max_steps", "max_tokens", "batch_size", "micro_batch_size", "save_steps", "num_hidden_layers"), 1
+    )
     checks = [
         (name, getattr(arguments, name) is None or getattr(arguments, name) >= least, f"at least {least}")
         for name, least in (at_least | {"block_size": 8, "vocab_size": 1}).items()
@@ -312,7 +318,7 @@ def _model_for(
     arguments: PretrainArguments, given: TinyBertForMaskedLM | None, prepared: Prepared
 ) -> TinyBertForMaskedLM:
     transformers.set_seed(arguments.seed)
-    model = given or TinyBertForMaskedLM(_new_config(arguments, prepared.tokenizer))
+    model = given or TinyBertForMaskedLM(new_config(arguments, prepared.tokenizer))
     if prepared.embeddings is not None:
         start_from(model, prepared.embeddings, prepared.counts)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
@@ -343,14 +349,22 @@ def _load_model(folder: str) -> TinyBertForMaskedLM:
     return model
 
 
-def _new_config(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertConfig:
+def new_config(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertConfig:
+    shape = SIZES[arguments.size or DEFAULT_SIZE]
+    if arguments.num_hidden_layers:
+        shape = shape | {"num_hidden_layers": arguments.num_hidden_layers}
     return TinyBertConfig(
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         hidden_dropout_prob=arguments.dropout,
         attention_probs_dropout_prob=arguments.dropout,
-        **SIZES[arguments.size or DEFAULT_SIZE],
+        **shape,
     )
+
+
+def vocabulary_limit(arguments: PretrainArguments) -> int | None:
+    """Tokens at most of a size as it is, where the text is left to choose."""
+    return None if arguments.num_hidden_layers else VOCABULARY_LIMITS.get(arguments.size or DEFAULT_SIZE)
 
 
 def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = None) -> Prepared:
@@ -393,7 +407,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
             arguments.vocab_size,
             arguments.chinese_tokens or DEFAULT_CHINESE_TOKENS,
             limit,
-            VOCABULARY_LIMITS.get(arguments.size or DEFAULT_SIZE),
+            vocabulary_limit(arguments),
         )
         say(f"tokenizer: {len(tokenizer):,} tokens")
     tokenizer = TinyBertTokenizer.from_fast(tokenizer, limit)
@@ -449,7 +463,7 @@ def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = No
             say(little)
         started = time.monotonic()
         with progress.step("finding embeddings to start from"):
-            embeddings = starting_embeddings(train, _new_config(arguments, tokenizer), arguments.seed)
+            embeddings = starting_embeddings(train, new_config(arguments, tokenizer), arguments.seed)
         say(f"embeddings to start from, by what stands near what: {time.monotonic() - started:.0f} s")
     return Prepared(tokenizer, train, held_out, facts, counts, embeddings, stream)
 

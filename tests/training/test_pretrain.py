@@ -2,19 +2,24 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
+from hf_tinybert import TinyBertModel
 from training import pretrain as pretrain_module
 from training.__main__ import main
 from training.arguments import PretrainArguments
 from training.encoding import encode, pack, token_counts
 from training.masking import evaluation_batches
 from training.run_folder import training_dir, write_json
+from training.tokenizer import DEFAULT_VOCAB_SIZE
 from training.trainer import SaveCallback
 
 
@@ -42,6 +47,20 @@ def results_of(folder):
 
 def run(*argv):
     return main(["pretrain", *map(str, argv)])
+
+
+@pytest.mark.parametrize(("recipe", "layers"), [("mini-zh", 3), ("mini-zh-characters", 4)])
+def test_encoders_of_mini_keep_below_five_million_parameters(recipe, layers):
+    fields = yaml.safe_load(Path(f"training/recipes/{recipe}.yaml").read_text(encoding="utf-8"))
+    arguments = PretrainArguments(**fields, output_dir="unused")
+    tokens = DEFAULT_VOCAB_SIZE[arguments.chinese_tokens or pretrain_module.DEFAULT_CHINESE_TOKENS]
+    tokens = min(tokens, pretrain_module.vocabulary_limit(arguments) or tokens)
+    tokenizer = MagicMock(pad_token_id=0, __len__=lambda _: tokens)
+
+    config = pretrain_module.new_config(arguments, tokenizer)
+
+    assert (config.vocab_size, config.num_hidden_layers, config.hidden_size) == (tokens, layers, 256)
+    assert TinyBertModel(config).num_parameters() <= 5_000_000
 
 
 def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, text_file, capsys):
@@ -277,6 +296,7 @@ def test_the_sparse_evaluation_equals_the_dense_one(tmp_path, sentences, tokeniz
         (["--max_steps", 1, "--learning_rate", "inf"], "--learning_rate is inf"),
         (["--max_steps", 1, "--weight_decay", -1], "--weight_decay is -1.0"),
         (["--max_steps", 1, "--vocab_size", 0], "--vocab_size is 0"),
+        (["--max_steps", 1, "--num_hidden_layers", 0], "--num_hidden_layers is 0, but must be at least 1"),
         (["--max_steps", 1, "--report_to", "nobody"], "--report_to nobody is unknown or not installed"),
         (["--max_steps", 1, "--tokenizer", "nowhere"], "nowhere"),
         (["--time_budget", "0.1s"], "leaves no time for training"),
@@ -317,6 +337,7 @@ def test_wrong_text_is_one_line_and_leaves_nothing(tmp_path, capsys, name, conte
     [
         (["--model", "x", "--size", "tiny"], "--model brings its shape and tokenizer along; leave --size out"),
         (["--model", "x", "--tokenizer", "x", "--vocab_size", 9], "leave --tokenizer and --vocab_size out"),
+        (["--model", "x", "--num_hidden_layers", 3], "leave --num_hidden_layers out"),
         (["--tokenizer", "x", "--chinese_tokens", "words"], "leave --chinese_tokens out"),
     ],
 )
