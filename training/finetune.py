@@ -243,12 +243,13 @@ def leave_out(inputs: dict, seen) -> dict:
 
     An encoder that is told positions, and whose answer is of the tokens seen alone, answers the same, for less work.
     """
-    order = seen.argsort(dim=1, descending=True, stable=True)[:, : int((seen != 0).sum(dim=1).max())]
-    first = (seen != 0).int().argmax(dim=1, keepdim=True)  # special tokens are never left out
-    given = {"input_ids": inputs["input_ids"], "attention_mask": seen}
-    shorter = {name: values.gather(1, order) for name, values in given.items()}
-    others = {name: values for name, values in inputs.items() if name not in (*given, "token_type_ids")}
-    return others | shorter | {"position_ids": (order - first).clamp(min=0)}
+    order = seen.argsort(dim=1, descending=True, stable=True)[:, : int(seen.sum(dim=1).max())]
+    shorter = {
+        "input_ids": inputs["input_ids"].gather(1, order),
+        "attention_mask": seen.gather(1, order),
+        "position_ids": (order - order[:, :1]).clamp(min=0),  # positions count from the first token, which stays
+    }
+    return {name: values for name, values in inputs.items() if name != "token_type_ids"} | shorter
 
 
 def _trainer_class(share: float, embedding_share: float):
@@ -269,11 +270,13 @@ def _trainer_class(share: float, embedding_share: float):
             return optimizer
 
         def compute_loss(self, model, inputs, *args, **kwargs):
-            told = isinstance(self.model, TinyBertForSequenceClassification)  # of positions, and nothing of segments
             if model.training and share:
                 tokens = inputs["input_ids"], inputs["attention_mask"]
                 seen = hide_tokens(*tokens, self.processing_class, share)
-                inputs = leave_out(inputs, seen) if told else inputs | {"attention_mask": seen}
+                if isinstance(self.model, TinyBertForSequenceClassification):  # takes positions, and has no segments
+                    inputs = leave_out(inputs, seen)
+                else:
+                    inputs = inputs | {"attention_mask": seen}
             labels = inputs.get("labels")
             if self.model.config.problem_type != labelled.SINGLE_LABEL or labels is None or labels.ndim == 1:
                 return super().compute_loss(model, inputs, *args, **kwargs)

@@ -108,7 +108,7 @@ SIZES: dict[str, dict] = {
 }
 
 
-# So that mini's encoder of four layers keeps below 5 million parameters.
+# Tokens at most where they are left to choose, so that mini's encoder of four layers keeps below 5 million parameters.
 VOCABULARY_LIMITS = {"mini": 14_000}
 
 
@@ -350,6 +350,7 @@ def _load_model(folder: str) -> TinyBertForMaskedLM:
 
 
 def new_config(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast) -> TinyBertConfig:
+    """The size that is asked for, with the layers that are, for the vocabulary of `tokenizer`."""
     shape = SIZES[arguments.size or DEFAULT_SIZE]
     if arguments.num_hidden_layers:
         shape = shape | {"num_hidden_layers": arguments.num_hidden_layers}
