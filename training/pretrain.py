@@ -364,8 +364,10 @@ def new_config(arguments: PretrainArguments, tokenizer: PreTrainedTokenizerFast)
 
 
 def vocabulary_limit(arguments: PretrainArguments) -> int | None:
-    """Tokens at most of a size as it is, where the text is left to choose."""
-    return None if arguments.num_hidden_layers else VOCABULARY_LIMITS.get(arguments.size or DEFAULT_SIZE)
+    """Tokens at most where they are left to choose; with fewer layers than its own a size has room for more."""
+    size = arguments.size or DEFAULT_SIZE
+    layers = SIZES[size].get("num_hidden_layers", math.inf)
+    return None if (arguments.num_hidden_layers or layers) < layers else VOCABULARY_LIMITS.get(size)
 
 
 def prepare(arguments: PretrainArguments, model: TinyBertForMaskedLM | None = None) -> Prepared:

@@ -63,6 +63,12 @@ def test_encoders_of_mini_keep_below_five_million_parameters(recipe, layers):
     assert TinyBertModel(config).num_parameters() <= 5_000_000
 
 
+@pytest.mark.parametrize(("layers", "limit"), [(None, 14_000), (3, None), (4, 14_000), (5, 14_000)])
+def test_fewer_layers_leave_mini_room_for_more_tokens(layers, limit):
+    arguments = PretrainArguments(size="mini", num_hidden_layers=layers, output_dir="unused")
+    assert pretrain_module.vocabulary_limit(arguments) == limit
+
+
 def test_a_finished_run_is_a_folder_that_loads_and_holds_nothing_else(tmp_path, text_file, capsys):
     folder = tmp_path / "runs" / "zh"
     assert run("--train_files", text_file, *FAST, "--max_steps", 3, "--output_dir", folder) == 0
